@@ -1,0 +1,36 @@
+"""The simulator: `simulate` runs a trace under a policy and a budget, as simrd would."""
+
+from dtrdiag.simulator.config import (
+    DEALLOCS,
+    DEFAULT_OVERHEAD_LIMIT,
+    PendingOp,
+    RunConfig,
+    RunResult,
+    Stop,
+    budget_from_ratio,
+)
+from dtrdiag.simulator.policies import Policy, find_policy, policies, policy, unregister
+from dtrdiag.simulator.pool import Pool
+from dtrdiag.simulator.run import baseline_peak_bytes, simulate
+from dtrdiag.simulator.scoring import Pick, Quotient, Scores
+
+__all__ = [
+    "DEALLOCS",
+    "DEFAULT_OVERHEAD_LIMIT",
+    "PendingOp",
+    "Pick",
+    "Policy",
+    "Pool",
+    "Quotient",
+    "RunConfig",
+    "RunResult",
+    "Scores",
+    "Stop",
+    "baseline_peak_bytes",
+    "budget_from_ratio",
+    "find_policy",
+    "policies",
+    "policy",
+    "simulate",
+    "unregister",
+]

@@ -1,0 +1,74 @@
+"""Which storages neighbour which: the dependency graph that policies look at.
+
+An edge goes from the storage of an input to the storage of each output of an op, unless they are
+the same. Edges appear when the op is called, before it is executed (simrd: Q-uncomputed-neighbour),
+and vanish when a storage is banished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+
+class StorageGraph:
+    """Adjacency by storage id; `resident` is the machine's own table, read only here."""
+
+    def __init__(self, tensors: int, resident: bytearray, compute_ns: list[int]) -> None:
+        self.resident = resident
+        self.compute_ns = compute_ns
+        # Dicts serve as ordered sets: iteration order is the order of insertion.
+        self.children: list[dict[int, None]] = [{} for _ in range(tensors)]
+        self.parents: list[dict[int, None]] = [{} for _ in range(tensors)]
+
+    def connect(self, inputs: Iterable[int], outputs: Iterable[int]) -> None:
+        """Add the edges of one op, given the storages of its inputs and outputs."""
+        parents = dict.fromkeys(inputs)
+        for output in dict.fromkeys(outputs):
+            for parent in parents:
+                if parent != output:
+                    self.children[parent][output] = None
+                    self.parents[output][parent] = None
+
+    def detach(self, storage: int) -> None:
+        """Remove a storage with all its edges."""
+        for parent in self.parents[storage]:
+            del self.children[parent][storage]
+        for child in self.children[storage]:
+            del self.parents[child][storage]
+        self.parents[storage] = {}
+        self.children[storage] = {}
+
+    def evicted_neighbours(self, storage: int) -> Iterator[int]:
+        """Non-resident parents and children; one that is both comes twice."""
+        resident = self.resident
+        for neighbour in self.parents[storage]:
+            if not resident[neighbour]:
+                yield neighbour
+        for neighbour in self.children[storage]:
+            if not resident[neighbour]:
+                yield neighbour
+
+    def walk(self, base: int, edges: list[dict[int, None]]) -> tuple[set[int], set[int]]:
+        """The evicted neighbourhood of a storage in one direction.
+
+        Args:
+            base: a storage.
+            edges: `children` for forward, `parents` for backward.
+
+        Returns:
+            The interior, non-resident storages reached through non-resident ones only, and the
+            frontier, resident storages at its edge, `base` excluded.
+        """
+        resident = self.resident
+        interior: set[int] = set()
+        frontier: set[int] = set()
+        stack = [base]
+        while stack:
+            for storage in edges[stack.pop()]:
+                if resident[storage]:
+                    frontier.add(storage)
+                elif storage not in interior:
+                    interior.add(storage)
+                    stack.append(storage)
+        frontier.discard(base)
+        return interior, frontier

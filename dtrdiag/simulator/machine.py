@@ -1,0 +1,420 @@
+"""What happens in a run, decision for decision: the definition of the semantics.
+
+`Machine` executes a schedule under a memory budget. It knows the mechanics (pending stack, locks,
+pool, memory, clock, deallocation) and asks a *chooser* the one thing it does not know: which storage
+to evict. `docs/semantics.md` explains every rule and names the defects of simrd that are reproduced
+here; the names in comments (`Q-...`) are found there. Source: Kirisame et al., Dynamic Tensor
+Rematerialization, ICLR 2021, and its simulator simrd.
+
+All tables are indexed by op id, tensor id or storage id; a storage's id is its root tensor's.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from dtrdiag.events import records
+from dtrdiag.hooks import Emitter
+from dtrdiag.ids import OpId, StorageId, TensorId
+from dtrdiag.simulator.chooser import Chooser
+from dtrdiag.simulator.config import PendingOp, Stop
+from dtrdiag.simulator.pool import StorageTable
+from dtrdiag.simulator.tally import Tally
+from dtrdiag.trace.model import Step, Trace
+
+
+class Stopped(Exception):  # noqa: N818 - a way to end a run, not an error
+    """The run ended early; `outcome` is "oom" or "thrashed"."""
+
+    def __init__(self, outcome: str) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+@attrs.define(eq=False)
+class Frame:
+    """One op of the pending stack: an execution that waits for its inputs, or for room."""
+
+    op: int
+    tensor: int
+    """The output that is wanted."""
+    first: bool
+    inputs: list[int]
+    missing: list[int]
+    """Inputs undefined when the op was pushed, in order; `locked` of them are done."""
+    seq: int
+    """`seq` of the op's `materialise` event."""
+    locked: int = 0
+    held: list[int] = attrs.field(factory=list)
+    """Storages locked by this op, in order, once per lock."""
+    defined: list[int] = attrs.field(factory=list)
+    """What its execution defined: the wanted output, then siblings by index."""
+
+
+class Machine:
+    """One run of a trace under the deallocations `eager` and `ignore`.
+
+    `banish.BanishingMachine` overrides the methods of the last section.
+
+    Args:
+        trace: what the model asks for.
+        table: per-storage facts, shared with the chooser.
+        chooser: decides which storage to evict.
+        budget_bytes: None for unlimited.
+        eager: evict a storage when its last external reference goes.
+        remat_limit_ns: stop once remat cost exceeds it; None for never.
+        emit: takes the events; None when nobody listens, which costs one branch an event.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        table: StorageTable,
+        chooser: Chooser,
+        *,
+        budget_bytes: int | None,
+        eager: bool,
+        remat_limit_ns: float | int | None,
+        emit: Emitter | None,
+    ) -> None:
+        self.trace = trace
+        self.table = table
+        self.chooser = chooser
+        self.budget_bytes = budget_bytes
+        self.eager = eager
+        self.remat_limit_ns = remat_limit_ns
+        self.emit = emit
+        self.tally = Tally()
+        self.clock_ns = 1
+        self.memory_bytes = 0
+        self.pool: dict[int, None] = {}
+        """Evictable storages = resident, unlocked, unpinned; a dict keeps their order."""
+        self.pending: list[Frame] = []
+        self.stop: Stop | None = None
+
+        self._cost_ns: list[int] = trace.op_cost_ns.tolist()
+        starts: list[int] = trace.output_start.tolist()
+        self._outputs = [range(a, b) for a, b in zip(starts, starts[1:], strict=False)]
+        self._inputs = _rows(trace.input_tensor.tolist(), trace.input_start.tolist())
+        self._tensor_bytes: list[int] = trace.tensor_size_bytes.tolist()
+        self._op_bytes = [sum(self._tensor_bytes[t] for t in outputs) for outputs in self._outputs]
+        self._storage: list[int] = trace.tensor_storage.tolist()
+        self._op_of = [op for op, outputs in enumerate(self._outputs) for _ in outputs]
+
+        tensors = trace.tensors
+        self.resident = table.resident
+        self._members: list[list[int]] = [[] for _ in range(tensors)]
+        self._defined = bytearray(tensors)
+        self._locks = [0] * tensors
+        self._pinned = bytearray(tensors)
+        self._references = [0] * tensors
+
+    # --- the schedule ---------------------------------------------------------------------------
+
+    def run(self) -> str:
+        """Execute the whole schedule. Returns the outcome: "ok", "oom" or "thrashed"."""
+        kinds, operands = self.trace.step_kind.tolist(), self.trace.step_operand.tolist()
+        try:
+            for step, (kind, operand) in enumerate(zip(kinds, operands, strict=True)):
+                if kind == Step.RETAIN:
+                    self._refer(step, operand, +1)
+                elif kind == Step.RELEASE:
+                    self._release(step, operand)
+                elif kind == Step.OUTPUT:
+                    self._output(step, operand)
+                else:
+                    cause = self._call(step, operand)
+                    if kind == Step.CONSTANT:
+                        self._pin(self._storage[self._outputs[operand][0]], "constant", cause)
+        except Stopped as stopped:
+            return stopped.outcome
+        return "ok"
+
+    def _call(self, step: int, op: int) -> int:
+        """First execution of an op. Returns the `seq` of its `compute` event."""
+        self._create_outputs(op)
+        cause = self.emit(records.OpDefined, *self._definition(step, op)) if self.emit else 0
+        outputs = self._outputs[op]
+        cause = self._materialise(outputs[0], first=True, cause=cause)
+        for tensor in outputs:
+            self.table.last_access_column[self._storage[tensor]] = self.clock_ns
+        return cause
+
+    def _create_outputs(self, op: int) -> None:
+        storage_of, inputs, outputs = self._storage, self._inputs[op], self._outputs[op]
+        table = self.table
+        fresh = []
+        for tensor in outputs:
+            storage = storage_of[tensor]
+            members = self._members[storage]
+            if storage == tensor:
+                fresh.append(storage)
+                table.size_bytes[storage] = self._tensor_bytes[tensor]
+                table.size_column[storage] = self._tensor_bytes[tensor]
+            # Outputs of one op in one storage are neighbours in `members`: count its cost once.
+            if not members or self._op_of[members[-1]] != op:
+                table.compute_ns[storage] += self._cost_ns[op]
+                table.compute_column[storage] = table.compute_ns[storage]
+            members.append(tensor)
+            self._references[storage] += 1
+        # From here on the new storages count as non-resident neighbours (Q-uncomputed-neighbour).
+        self.chooser.called(
+            [storage_of[tensor] for tensor in inputs],
+            [storage_of[tensor] for tensor in outputs],
+            fresh,
+        )
+        self._created(op)
+
+    def _output(self, step: int, tensor: int) -> None:
+        """The model wants a tensor at the end: make it defined, and keep it."""
+        storage = self._storage[tensor]
+        cause = self.emit(records.OutputRequested, None, step, tensor, storage) if self.emit else 0
+        if not self._defined[tensor]:
+            self._materialise(tensor, first=False, cause=cause)
+        self._pin(storage, "output", cause)
+
+    def _refer(self, step: int, tensor: int, delta: int) -> int:
+        storage = self._storage[tensor]
+        self._references[storage] += delta
+        if not self.emit:
+            return 0
+        fields = (None, step, tensor, storage, delta, self._references[storage])
+        return self.emit(records.ReferenceChanged, *fields)
+
+    def _release(self, step: int, tensor: int) -> None:
+        cause = self._refer(step, tensor, -1)
+        storage = self._storage[tensor]
+        if not self._references[storage]:
+            self._unreferenced(storage, cause)
+
+    # --- materialising --------------------------------------------------------------------------
+
+    def _materialise(self, tensor: int, *, first: bool, cause: int) -> int:
+        """Make an undefined tensor defined, rematerialising what it needs. Explicit stack.
+
+        Returns:
+            The `seq` of the execution event of its op.
+        """
+        self._push(tensor, first, None, cause)
+        executed = 0
+        while self.pending:
+            frame = self.pending[-1]
+            missing = self._next_missing(frame)
+            if missing is not None:
+                self._push(missing, False, frame.op, frame.seq)
+                continue
+            self._make_room(frame)
+            executed = self._execute(frame)
+            self._finish(frame, executed)
+            self.pending.pop()
+            limit = self.remat_limit_ns
+            if limit is not None and self.tally.remat_cost_ns > limit:
+                self._stop_thrashed(frame, executed, limit)
+        return executed
+
+    def _push(self, tensor: int, first: bool, for_op: int | None, cause: int) -> None:
+        op = self._op_of[tensor]
+        inputs = self._inputs_of(tensor)
+        seq = 0
+        if self.emit:
+            reason = "first" if first else "remat"
+            depth = len(self.pending) + 1
+            seq = self.emit(records.Materialise, cause, op, tensor, reason, for_op, depth)
+        for needed in inputs:
+            self._touch(self._storage[needed])
+        defined = self._defined
+        frame = Frame(op, tensor, first, inputs, [p for p in inputs if not defined[p]], seq)
+        self.pending.append(frame)
+        for needed in inputs:
+            if defined[needed]:
+                self._lock(self._storage[needed], frame)
+
+    def _next_missing(self, frame: Frame) -> int | None:
+        """Lock inputs that came back in the meantime; return the next one still undefined."""
+        while frame.locked < len(frame.missing):
+            needed = frame.missing[frame.locked]
+            if not self._defined[needed]:
+                return needed
+            self._lock(self._storage[needed], frame)
+            frame.locked += 1
+        return None
+
+    def _make_room(self, frame: Frame) -> None:
+        """Evict until the op's outputs fit. The only place where the budget is read."""
+        requested = self._op_bytes[frame.op]
+        while True:
+            total = self.memory_bytes + requested
+            fits = self.budget_bytes is None or total <= self.budget_bytes
+            self.tally.checked(total, fits)
+            cause = 0
+            if self.emit:
+                fields = (frame.op, self.memory_bytes, requested, fits)
+                cause = self.emit(records.FitCheck, frame.seq, *fields)
+            if fits:
+                return
+            if not self.pool:
+                self._stop_oom(frame, requested, cause)
+            self._evict_for(frame, cause)
+
+    def _evict_for(self, frame: Frame, cause: int) -> None:
+        size = len(self.pool)
+        choice = self.chooser.choose(self.pool, self.clock_ns)
+        details = (frame.op, choice.score, size, choice.candidates)
+        self._evict(choice.storage, "pressure", cause, details)
+
+    def _execute(self, frame: Frame) -> int:
+        """Run the op; returns the `seq` of the execution event."""
+        op, wanted = frame.op, frame.tensor
+        siblings = [tensor for tensor in self._outputs[op] if tensor != wanted]
+        duplicates = [tensor for tensor in siblings if self._defined[tensor]]
+        defined = [wanted, *(tensor for tensor in siblings if not self._defined[tensor])]
+        frame.defined = defined
+        resident = [
+            self._storage[tensor]
+            for tensor in (*siblings, wanted)
+            if not self.resident[self._storage[tensor]]
+        ]
+        self.clock_ns += self._cost_ns[op]
+        self.memory_bytes += self._op_bytes[op]
+        self.tally.max_memory_bytes = max(self.tally.max_memory_bytes, self.memory_bytes)
+        self.tally.executed(op, self._cost_ns[op], frame.first)
+        for tensor in defined:
+            self._defined[tensor] = 1
+        for storage in resident:
+            self.resident[storage] = 1
+            self.pool[storage] = None
+        # Outputs that were defined already have been computed twice, and are freed at once.
+        freed = sum(self._tensor_bytes[tensor] for tensor in duplicates)
+        self.memory_bytes -= freed
+        self.chooser.became_resident(resident)
+        if not self.emit:
+            return 0
+        record = records.Compute if frame.first else records.Rematerialise
+        gained = (tuple(defined), tuple(resident))
+        after = (freed, self.memory_bytes, self.clock_ns)
+        return self.emit(record, frame.seq, op, wanted, self._cost_ns[op], *gained, *after)
+
+    # --- locks and pins -------------------------------------------------------------------------
+
+    def _lock(self, storage: int, frame: Frame) -> None:
+        if not self._locks[storage]:
+            del self.pool[storage]
+        self._locks[storage] += 1
+        frame.held.append(storage)
+        if self.emit:
+            self.emit(records.Lock, frame.seq, storage, frame.op, self._locks[storage])
+
+    def _unlock(self, storage: int, op: int, cause: int) -> int:
+        self._locks[storage] -= 1
+        if not self._locks[storage]:
+            self.pool[storage] = None
+        return self.emit(records.Unlock, cause, storage, op, self._locks[storage]) if self.emit else 0
+
+    def _pin(self, storage: int, reason: str, cause: int) -> None:
+        """Lock for good: a pin is one more lock that nobody gives back."""
+        if self._pinned[storage]:
+            return
+        if not self._locks[storage]:
+            del self.pool[storage]
+        self._locks[storage] += 1
+        self._pinned[storage] = 1
+        if self.emit:
+            self.emit(records.Pin, cause, storage, reason, self._locks[storage])
+
+    # --- eviction -------------------------------------------------------------------------------
+
+    def _evict(
+        self,
+        storage: int,
+        cause_name: str,
+        cause: int,
+        details: tuple[object, ...] = (None, None, None, ()),
+    ) -> None:
+        size = self.table.size_bytes[storage]
+        self.resident[storage] = 0
+        self.memory_bytes -= size
+        self.pool.pop(storage, None)
+        for tensor in self._members[storage]:
+            self._defined[tensor] = 0
+        self.tally.evicted(storage, cause_name)
+        self.chooser.evicted(storage)
+        if self.emit:
+            after = (self.memory_bytes, self.clock_ns)
+            self.emit(records.Evict, cause, storage, size, cause_name, *details, *after)
+
+    # --- stops ----------------------------------------------------------------------------------
+
+    def _stop_oom(self, frame: Frame, requested: int, cause: int) -> None:
+        self._copy_stop(frame, requested)
+        if self.emit:
+            sizes = (requested, self.memory_bytes, self.budget_bytes)
+            self.emit(records.OutOfMemory, cause, frame.op, *sizes, len(self.pending))
+        raise Stopped("oom")
+
+    def _stop_thrashed(self, frame: Frame, cause: int, limit_ns: float | int) -> None:
+        self._copy_stop(frame, 0)
+        if self.emit:
+            self.emit(records.Thrashed, cause, self.tally.remat_cost_ns, limit_ns)
+        raise Stopped("thrashed")
+
+    def _copy_stop(self, frame: Frame, requested: int) -> None:
+        pending = tuple(
+            PendingOp(
+                OpId(waiting.op),
+                TensorId(waiting.tensor),
+                waiting.first,
+                tuple(StorageId(storage) for storage in waiting.held),
+            )
+            for waiting in self.pending
+        )
+        pinned = tuple(
+            StorageId(storage)
+            for storage, pin in enumerate(self._pinned)
+            if pin and self.resident[storage]
+        )
+        evictable = tuple(StorageId(storage) for storage in self.pool)
+        self.stop = Stop(
+            OpId(frame.op), requested, self.memory_bytes, pending, pinned, evictable
+        )
+
+    # --- what deallocation decides --------------------------------------------------------------
+
+    def _created(self, op: int) -> None:
+        """The outputs of an op came into being."""
+
+    def _inputs_of(self, tensor: int) -> list[int]:
+        """What must be defined to compute a tensor, in argument order."""
+        return self._inputs[self._op_of[tensor]]
+
+    def _touch(self, storage: int) -> None:
+        """A storage is an input of an op that is being materialised."""
+        self.table.last_access_column[storage] = self.clock_ns
+
+    def _finish(self, frame: Frame, cause: int) -> None:
+        """An op was executed: give its locks back, in argument order."""
+        for tensor in frame.inputs:
+            self._unlock(self._storage[tensor], frame.op, cause)
+
+    def _unreferenced(self, storage: int, cause: int) -> None:
+        """The last external reference to a storage went."""
+        if self.eager and self.resident[storage] and not self._pinned[storage]:
+            self._evict(storage, "release", cause)
+
+    def _definition(self, step: int, op: int) -> tuple[object, ...]:
+        """Fields of the `op` event."""
+        outputs = self._outputs[op]
+        return (
+            None,
+            step,
+            op,
+            self.trace.op_name[op],
+            self._cost_ns[op],
+            tuple(self._inputs[op]),
+            tuple(outputs),
+            tuple(self._storage[tensor] for tensor in outputs),
+            tuple(self._tensor_bytes[tensor] for tensor in outputs),
+        )
+
+
+def _rows(flat: list[int], starts: list[int]) -> list[list[int]]:
+    return [flat[a:b] for a, b in zip(starts, starts[1:], strict=False)]

@@ -1,0 +1,164 @@
+"""How a trace is run once: rules in, result and events out."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+
+import dtrdiag
+from dtrdiag.errors import SimulationError
+from dtrdiag.events import records
+from dtrdiag.hooks import Emitter, Hooks
+from dtrdiag.simulator.banish import BanishingMachine
+from dtrdiag.simulator.chooser import Chooser, PolicyChooser
+from dtrdiag.simulator.config import RunConfig, RunResult
+from dtrdiag.simulator.machine import Machine
+from dtrdiag.simulator.policies import find_policy
+from dtrdiag.simulator.pool import StorageTable
+from dtrdiag.simulator.scoring import Choice
+from dtrdiag.trace.model import Trace
+
+RUNTIME = "dtrdiag"
+
+
+def simulate(trace: Trace, config: RunConfig, hooks: Hooks | None = None) -> RunResult:
+    """Run a trace under the rules of `config`.
+
+    Args:
+        trace: what the model asks for.
+        config: policy, budget, deallocation and limits.
+        hooks: who is told about events; without subscribers no event is built.
+
+    Raises:
+        PolicyError: unknown policy, or one that returns unusable scores.
+        SimulationError: the trace asks for something that the semantics does not define.
+        SubscriberError: a subscriber raised; the run was stopped there.
+    """
+    policy = find_policy(config.policy)
+    table = StorageTable(trace.tensors)
+    chooser = PolicyChooser(policy, table, config.seed, config.candidates)
+    emit = Emitter(hooks) if hooks else None
+    header = _header(trace, config)
+    if emit:
+        emit(records.RunHeader, *_fields(header))
+    machine = _machine(trace, config, table, chooser, emit)
+    started = time.perf_counter()
+    outcome = machine.run()
+    seconds = time.perf_counter() - started
+    end = _end(machine, outcome)
+    if emit:
+        end = records.End(emit(records.End, *_fields(end)), *_fields(end))
+    return RunResult(header, end, machine.stop, "python", seconds)
+
+
+def baseline_peak_bytes(trace: Trace) -> int:
+    """Peak memory of an unlimited run that frees dead storages: the base of ratios.
+
+    Kept per trace object, since a sweep asks for it often.
+
+    Raises:
+        SimulationError: the trace uses a tensor after its last release, so there is no such run.
+    """
+    peak = _peaks.get(id(trace))
+    if peak is None:
+        config = RunConfig(dealloc="banish", overhead_limit=None)
+        table = StorageTable(trace.tensors)
+        machine = _machine(trace, config, table, _NeverChooses(), None)
+        machine.run()
+        peak = _peaks[id(trace)] = machine.tally.max_memory_bytes
+        weakref.finalize(trace, _peaks.pop, id(trace), None)
+    return peak
+
+
+_peaks: dict[int, int] = {}
+
+
+class _NeverChooses:
+    """For unlimited runs, in which nothing is ever chosen."""
+
+    def called(self, inputs: Sequence[int], outputs: Sequence[int], fresh: Sequence[int]) -> None:
+        pass
+
+    def became_resident(self, storages: Sequence[int]) -> None:
+        pass
+
+    def evicted(self, storage: int) -> None:
+        pass
+
+    def detached(self, storage: int) -> None:
+        pass
+
+    def choose(self, pool: Iterable[int], clock_ns: int) -> Choice:
+        raise SimulationError("an unlimited run never evicts under pressure")
+
+
+def _machine(
+    trace: Trace, config: RunConfig, table: StorageTable, chooser: Chooser, emit: Emitter | None
+) -> Machine:
+    limit = config.overhead_limit
+    kind = BanishingMachine if config.dealloc == "banish" else Machine
+    return kind(
+        trace,
+        table,
+        chooser,
+        budget_bytes=config.budget_bytes,
+        eager=config.dealloc == "eager",
+        remat_limit_ns=None if limit is None else trace.baseline_cost_ns * (limit - 1),
+        emit=emit,
+    )
+
+
+def _header(trace: Trace, config: RunConfig) -> records.RunHeader:
+    return records.RunHeader(
+        seq=0,
+        schema=records.SCHEMA,
+        runtime=RUNTIME,
+        runtime_version=dtrdiag.__version__,
+        trace_name=trace.name,
+        trace_sha256=trace.sha256,
+        trace_ops=trace.ops,
+        trace_tensors=trace.tensors,
+        policy=config.policy,
+        dealloc=config.dealloc,
+        semantics=config.semantics,
+        budget_bytes=config.budget_bytes,
+        overhead_limit=config.overhead_limit,
+        seed=config.seed,
+        candidates=config.candidates,
+        baseline_cost_ns=trace.baseline_cost_ns,
+        peak_bytes=config.peak_bytes,
+        ratio=config.ratio,
+    )
+
+
+def _end(machine: Machine, outcome: str) -> records.End:
+    tally = machine.tally
+    evicted = tally.distinct
+    return records.End(
+        seq=0,
+        outcome=outcome,
+        computes=tally.computes,
+        remats=tally.remats,
+        remat_cost_ns=tally.remat_cost_ns,
+        evictions_pressure=tally.evictions["pressure"],
+        evictions_release=tally.evictions["release"],
+        evictions_banish=tally.evictions["banish"],
+        distinct_evicted=len(set().union(*evicted.values())),
+        distinct_pressure=len(evicted["pressure"]),
+        distinct_release=len(evicted["release"]),
+        distinct_banish=len(evicted["banish"]),
+        max_memory_bytes=tally.max_memory_bytes,
+        memory_bytes=machine.memory_bytes,
+        clock_ns=machine.clock_ns,
+        interval_lo_bytes=tally.fit_lo_bytes,
+        interval_hi_bytes=tally.fit_hi_bytes,
+        decisions_sha256=tally.decisions_sha256(),
+    )
+
+
+def _fields(event: records.RunHeader | records.End) -> tuple[object, ...]:
+    """Field values in order of definition, without `seq` and `extra`."""
+    return tuple(
+        getattr(event, name) for name in event.__slots__ if name not in ("seq", "extra", "__weakref__")
+    )
