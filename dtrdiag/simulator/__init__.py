@@ -9,14 +9,15 @@ from dtrdiag.simulator.config import (
     Stop,
     budget_from_ratio,
 )
-from dtrdiag.simulator.policies import Policy, find_policy, policies, policy, unregister
+from dtrdiag.simulator.policies import Factors, Policy, find_policy, policies, policy, unregister
 from dtrdiag.simulator.pool import Pool
 from dtrdiag.simulator.run import baseline_peak_bytes, simulate
-from dtrdiag.simulator.scoring import Pick, Quotient, Scores
+from dtrdiag.simulator.scoring import Pick, Quotient
 
 __all__ = [
     "DEALLOCS",
     "DEFAULT_OVERHEAD_LIMIT",
+    "Factors",
     "PendingOp",
     "Pick",
     "Policy",
@@ -24,7 +25,6 @@ __all__ = [
     "Quotient",
     "RunConfig",
     "RunResult",
-    "Scores",
     "Stop",
     "baseline_peak_bytes",
     "budget_from_ratio",

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from dtrdiag.simulator.policies import Policy
-from dtrdiag.simulator.pool import Pool, SplitMix64, StorageTable, Tracked
-from dtrdiag.simulator.scoring import Choice, choose
+from dtrdiag.simulator.policies import Factors, Policy
+from dtrdiag.simulator.pool import Pool, SplitMix64, StorageTable, Tracked, neighbourhoods
+from dtrdiag.simulator.scoring import Choice, Number, choose, choose_from, quotients
 
 
 class Chooser(Protocol):
@@ -37,36 +37,76 @@ class PolicyChooser:
     """Evicts the storage with the lowest score under a policy."""
 
     def __init__(self, policy: Policy, table: StorageTable, seed: int, candidates: int) -> None:
-        self._scores = policy.scores
+        self._policy = policy
         self._table = table
         self._tracked = Tracked(table, policy.uses)
+        self._graph = self._tracked.graph if policy.uses else None
+        self._observers = self._tracked.observers
         self._rng = SplitMix64(seed)
         self._candidates = candidates
 
     def called(self, inputs: Sequence[int], outputs: Sequence[int], fresh: Sequence[int]) -> None:
         """Add the op's edges to the graph; start tracking its new storages."""
-        if self._tracked.graph is not None:
-            self._tracked.graph.connect(inputs, outputs)
-            for observer in self._tracked.observers:
+        if self._graph is not None:
+            self._graph.connect(inputs, outputs)
+            for observer in self._observers:
                 observer.called(fresh)
 
     def became_resident(self, storages: Sequence[int]) -> None:
         """Update what is tracked."""
-        for observer in self._tracked.observers:
+        for observer in self._observers:
             observer.became_resident(storages)
 
     def evicted(self, storage: int) -> None:
         """Update what is tracked."""
-        for observer in self._tracked.observers:
+        for observer in self._observers:
             observer.evicted(storage)
 
     def detached(self, storage: int) -> None:
         """Remove the storage from the graph."""
-        if self._tracked.graph is not None:
-            self._tracked.graph.detach(storage)
+        if self._graph is not None:
+            self._graph.detach(storage)
 
     def choose(self, pool: Iterable[int], clock_ns: int) -> Choice:
         """Score the pool and take the lowest."""
         storages = list(pool)
-        scores = self._scores(Pool(storages, clock_ns, self._table, self._tracked, self._rng))
-        return choose(storages, scores, self._candidates)
+        score = self._policy.score
+        if isinstance(score, Factors):
+            return choose(storages, self._scores(score, storages, clock_ns), self._candidates)
+        view = Pool(storages, clock_ns, self._table, self._tracked, self._rng)
+        return choose_from(storages, score(view), self._candidates, self._policy.name)
+
+    def _scores(self, factors: Factors, storages: list[int], clock_ns: int) -> list[Number]:
+        size_bytes, latest = self._table.size_bytes, self._table.last_access_ns
+        if factors.cost == "full":
+            costs, access = neighbourhoods(storages, self._tracked.graph, self._table)
+        else:
+            costs = self._costs(factors.cost, storages)
+            access = [latest[s] for s in storages] if factors.staleness else []
+        if factors.size and factors.staleness:
+            below = [size_bytes[s] * (clock_ns - a) for s, a in zip(storages, access, strict=True)]
+        elif factors.size:
+            below = [size_bytes[s] for s in storages]
+        elif factors.staleness:
+            below = [clock_ns - a for a in access]
+        else:
+            return [*costs]
+        return quotients(costs, below)
+
+    def _costs(self, cost: str, storages: list[int]) -> list[int]:
+        compute_ns = self._table.compute_ns
+        if cost == "estar":
+            forward = self._tracked.regions.forward.sum_ns
+            backward = self._tracked.regions.backward.sum_ns
+            return [compute_ns[s] + forward[s] + backward[s] for s in storages]
+        if cost == "eq":
+            return self._tracked.classes.sums_ns(storages)
+        if cost == "local":
+            return [compute_ns[s] for s in storages]
+        if cost == "backward":
+            backward = self._tracked.regions.backward.sum_ns
+            return [compute_ns[s] + backward[s] for s in storages]
+        if cost == "last_access":
+            latest = self._table.last_access_ns
+            return [latest[s] for s in storages]
+        return [1] * len(storages)

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from dtrdiag.simulator.graph import StorageGraph
 
 _NONE = -1
@@ -51,16 +48,15 @@ class EquivalenceClasses:
                 self.parent[root] = own
                 self.value_ns[own] += self.value_ns[root]
 
-    def sums_ns(self, storages: Sequence[int]) -> npt.NDArray[np.int64]:
+    def sums_ns(self, storages: Sequence[int]) -> list[int]:
         """[storages] compute plus the values of the distinct classes next to each storage."""
         class_of, value_ns, root_of = self.class_of, self.value_ns, self._root
         compute_ns, neighbours = self.graph.compute_ns, self.graph.evicted_neighbours
-        sums = [
+        return [
             compute_ns[storage]
             + sum(value_ns[root] for root in {root_of(class_of[n]) for n in neighbours(storage)})
             for storage in storages
         ]
-        return np.array(sums, dtype=np.int64)
 
     def _node(self, value_ns: int) -> int:
         node = len(self.parent)

@@ -137,7 +137,7 @@ class Machine:
         outputs = self._outputs[op]
         cause = self._materialise(outputs[0], first=True, cause=cause)
         for tensor in outputs:
-            self.table.last_access_column[self._storage[tensor]] = self.clock_ns
+            self.table.last_access_ns[self._storage[tensor]] = self.clock_ns
         return cause
 
     def _create_outputs(self, op: int) -> None:
@@ -150,11 +150,9 @@ class Machine:
             if storage == tensor:
                 fresh.append(storage)
                 table.size_bytes[storage] = self._tensor_bytes[tensor]
-                table.size_column[storage] = self._tensor_bytes[tensor]
             # Outputs of one op in one storage are neighbours in `members`: count its cost once.
             if not members or self._op_of[members[-1]] != op:
                 table.compute_ns[storage] += self._cost_ns[op]
-                table.compute_column[storage] = table.compute_ns[storage]
             members.append(tensor)
             self._references[storage] += 1
         # From here on the new storages count as non-resident neighbours (Q-uncomputed-neighbour).
@@ -388,7 +386,7 @@ class Machine:
 
     def _touch(self, storage: int) -> None:
         """A storage is an input of an op that is being materialised."""
-        self.table.last_access_column[storage] = self.clock_ns
+        self.table.last_access_ns[storage] = self.clock_ns
 
     def _finish(self, frame: Frame, cause: int) -> None:
         """An op was executed: give its locks back, in argument order."""

@@ -1,12 +1,12 @@
 """Which policies there are, and how to add one.
 
-A policy is a function of the pool that returns one score per storage; the lowest is evicted. Return
-a float array, or a `Quotient` of integer arrays where rounding must not decide, as in all policies
-here. For example::
+The policies of the literature are made of factors: a cost over, each on or off, size and staleness.
+They are declared as `Factors`, so that every engine can implement them in its own way. Any other
+policy is a function of the pool that returns one score per storage, the lowest of which is evicted::
 
-    @policy("greedy-dual", doc="cost per byte")
-    def greedy_dual(pool: Pool) -> Quotient:
-        return Quotient(pool.compute_ns, (pool.size_bytes,))
+    @policy("cheap-large-old", doc="compute / (size x staleness ** 2)")
+    def cheap_large_old(pool: Pool) -> Quotient:
+        return Quotient(pool.compute_ns, (pool.size_bytes, pool.staleness_ns, pool.staleness_ns))
 """
 
 from __future__ import annotations
@@ -15,21 +15,44 @@ import difflib
 from collections.abc import Callable, Iterable
 
 import attrs
-import numpy as np
 
 from dtrdiag.errors import PolicyError
 from dtrdiag.simulator.pool import USES, Pool
-from dtrdiag.simulator.scoring import Pick, Quotient, Scores
+from dtrdiag.simulator.scoring import Pick
 
-PolicyFunction = Callable[[Pool], Scores]
+PolicyFunction = Callable[[Pool], object]
+"""Returns a `Quotient` of integer arrays, exact; a float array; or a `Pick`."""
+
+COST_USES = {
+    "none": (),
+    "local": (),
+    "backward": ("regions",),
+    "estar": ("regions",),
+    "eq": ("eqclasses",),
+    "full": ("neighbourhood",),
+    "last_access": (),
+}
+"""Costs that `Factors` know, and the state that each one needs: 1; compute; compute + backward
+region; compute + both regions; compute + classes nearby; compute + neighbourhood walked afresh;
+the clock at the last access."""
+
+
+@attrs.frozen
+class Factors:
+    """Score = cost / (size x staleness), with each factor of the denominator on or off."""
+
+    cost: str
+    """One of `COST_USES`. With `full`, staleness counts from the neighbourhood's last access."""
+    size: bool = False
+    staleness: bool = False
 
 
 @attrs.frozen
 class Policy:
-    """A registered policy."""
+    """A registered policy: either factors or a function."""
 
     name: str
-    scores: PolicyFunction
+    score: Factors | PolicyFunction
     uses: frozenset[str]
     """The costly state that it reads, out of `USES`."""
     doc: str
@@ -41,31 +64,43 @@ class Policy:
 _POLICIES: dict[str, Policy] = {}
 
 
+def register(entry: Policy) -> Policy:
+    """Add a policy to the registry.
+
+    Raises:
+        PolicyError: the name is taken, or a use or cost is unknown.
+    """
+    if entry.name in _POLICIES:
+        raise PolicyError(f"a policy named {entry.name!r} is registered already")
+    unknown = sorted(entry.uses - frozenset(USES))
+    if unknown:
+        raise PolicyError(f"unknown use {unknown[0]!r}; uses: {', '.join(USES)}")
+    _POLICIES[entry.name] = entry
+    return entry
+
+
 def policy(
     name: str, *, uses: Iterable[str] = (), doc: str = "", simrd: str | None = None
 ) -> Callable[[PolicyFunction], PolicyFunction]:
-    """Register a policy under a name.
+    """Register a function as a policy.
 
     Args:
         name: what `--policy` takes.
-        uses: which of `USES` its function reads from the pool.
+        uses: which of `USES` the function reads from the pool.
         doc: the score in a formula.
         simrd: names of the same policy in simrd.
 
     Raises:
         PolicyError: the name is taken, or a use is unknown.
     """
-    wanted = frozenset(uses)
-    if name in _POLICIES:
-        raise PolicyError(f"a policy named {name!r} is registered already")
-    if wanted - frozenset(USES):
-        raise PolicyError(f"unknown use {sorted(wanted - frozenset(USES))[0]!r}; uses: {USES}")
+    if isinstance(uses, str):
+        raise PolicyError(f"uses must be a collection of names, not the string {uses!r}")
 
-    def register(function: PolicyFunction) -> PolicyFunction:
-        _POLICIES[name] = Policy(name, function, wanted, doc or (function.__doc__ or ""), simrd)
+    def decorate(function: PolicyFunction) -> PolicyFunction:
+        register(Policy(name, function, frozenset(uses), doc or function.__doc__ or "", simrd))
         return function
 
-    return register
+    return decorate
 
 
 def unregister(name: str) -> None:
@@ -93,86 +128,39 @@ def policies() -> tuple[Policy, ...]:
     return tuple(_POLICIES.values())
 
 
-@policy("dtr", uses=("regions",), doc="estar / (size x staleness)", simrd="DTR, AbESizeStale")
-def _dtr(pool: Pool) -> Quotient:
-    return Quotient(pool.estar_ns, (pool.size_bytes, pool.staleness_ns))
+def _factors(name: str, factors: Factors, simrd: str | None) -> None:
+    above = {"none": "1", "last_access": "last access"}.get(factors.cost, factors.cost)
+    below = [word for word in ("size", "staleness") if getattr(factors, word)]
+    doc = {0: above, 1: f"{above} / {below[0] if below else ''}"}.get(
+        len(below), f"{above} / ({' x '.join(below)})"
+    )
+    register(Policy(name, factors, frozenset(COST_USES[factors.cost]), doc, simrd))
 
 
-@policy("dtr-eq", uses=("eqclasses",), doc="eq / (size x staleness)", simrd="DTREqClass")
-def _dtr_eq(pool: Pool) -> Quotient:
-    return Quotient(pool.eq_ns, (pool.size_bytes, pool.staleness_ns))
+def _register_published() -> None:
+    both = {"size": True, "staleness": True}
+    _factors("dtr", Factors("estar", **both), "DTR, AbESizeStale")
+    _factors("dtr-eq", Factors("eq", **both), "DTREqClass, AbEqSizeStale")
+    _factors("dtr-local", Factors("local", **both), "DTRLocal, AbLocalSizeStale")
+    _factors("dtr-full", Factors("full", **both), "DTRUnopt")
+    _factors("msps", Factors("backward", size=True), "MSPS")
+    _factors("lru", Factors("last_access"), "LRU")
+    _factors("size", Factors("none", size=True), "LargestStorage, AbSize")
 
 
-@policy("dtr-local", doc="local / (size x staleness)", simrd="DTRLocal, AbLocalSizeStale")
-def _dtr_local(pool: Pool) -> Quotient:
-    return Quotient(pool.compute_ns, (pool.size_bytes, pool.staleness_ns))
+def _register_ablations() -> None:
+    """The 4 x 4 ablations: each cost over each subset of the other two factors."""
+    for cost, abbreviation in {"estar": "E", "eq": "Eq", "local": "Local", "none": ""}.items():
+        for size, staleness in ((True, True), (True, False), (False, True), (False, False)):
+            name = cost + "+size" * size + "+stale" * staleness
+            simrd = f"Ab{abbreviation}{'Size' * size}{'Stale' * staleness}"
+            _factors(name, Factors(cost, size, staleness), simrd if simrd != "Ab" else None)
 
 
-@policy(
-    "dtr-full",
-    uses=("neighbourhood",),
-    doc="cost of the evicted neighbourhood, walked afresh / (size x its staleness)",
-    simrd="DTRUnopt",
-)
-def _dtr_full(pool: Pool) -> Quotient:
-    return Quotient(pool.neighbourhood_ns, (pool.size_bytes, pool.neighbourhood_staleness_ns))
-
-
-@policy("msps", uses=("regions",), doc="(compute + backward region) / size", simrd="MSPS")
-def _msps(pool: Pool) -> Quotient:
-    return Quotient(pool.compute_ns + pool.backward_ns, (pool.size_bytes,))
-
-
-@policy("lru", doc="last access", simrd="LRU")
-def _lru(pool: Pool) -> Quotient:
-    return Quotient(pool.last_access_ns)
-
-
-@policy("size", doc="1 / size", simrd="LargestStorage, AbSize")
-def _size(pool: Pool) -> Quotient:
-    return Quotient(np.ones(len(pool), dtype=np.int64), (pool.size_bytes,))
+_register_published()
+_register_ablations()
 
 
 @policy("random", doc="uniform over the pool, seeded", simrd="RandomStorage, AbRandom (unseeded)")
 def _random(pool: Pool) -> Pick:
     return Pick(pool.rng.below(len(pool)))
-
-
-_COSTS = {
-    "estar": (lambda pool: pool.estar_ns, ("regions",), "AbE"),
-    "eq": (lambda pool: pool.eq_ns, ("eqclasses",), "AbEq"),
-    "local": (lambda pool: pool.compute_ns, (), "AbLocal"),
-    "none": (lambda pool: np.ones(len(pool), dtype=np.int64), (), "Ab"),
-}
-_FACTORS = {
-    "": ((), ""),
-    "+size": (("size_bytes",), "Size"),
-    "+stale": (("staleness_ns",), "Stale"),
-    "+size+stale": (("size_bytes", "staleness_ns"), "SizeStale"),
-}
-
-
-def _ablation(cost: Callable[[Pool], object], factors: tuple[str, ...]) -> PolicyFunction:
-    def scores(pool: Pool) -> Quotient:
-        return Quotient(cost(pool), tuple(getattr(pool, factor) for factor in factors))
-
-    return scores
-
-
-def _register_ablations() -> None:
-    """The 4 x 4 ablations of the score C / (S x T): each factor on or off."""
-    for cost_name, (cost, uses, simrd_cost) in _COSTS.items():
-        for suffix, (factors, simrd_factors) in _FACTORS.items():
-            below = " x ".join(factor.partition("_")[0] for factor in factors)
-            above = "1" if cost_name == "none" else cost_name
-            simrd = f"{simrd_cost}{simrd_factors}" if simrd_cost + simrd_factors != "Ab" else None
-            register = policy(
-                cost_name + suffix,
-                uses=uses,
-                doc=f"{above} / ({below})" if below else above,
-                simrd=simrd,
-            )
-            register(_ablation(cost, factors))
-
-
-_register_ablations()

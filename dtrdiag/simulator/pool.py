@@ -1,7 +1,4 @@
-"""What a policy sees: the evictable storages, in pool order, as arrays.
-
-Columns are computed when first asked for, so a policy pays only for what it reads.
-"""
+"""What can be known of the evictable storages at a decision, and what it costs to know it."""
 
 from __future__ import annotations
 
@@ -48,13 +45,11 @@ class StorageTable:
 
     def __init__(self, tensors: int) -> None:
         self.resident = bytearray(tensors)
-        self.size_bytes: list[int] = [0] * tensors
-        self.compute_ns: list[int] = [0] * tensors
+        self.size_bytes = [0] * tensors
+        self.compute_ns = [0] * tensors
         """Sum of the costs of the distinct ops among the storage's tensors."""
-        # The same again as arrays, so that a pool's columns are one indexing operation.
-        self.size_column: Ints = np.zeros(tensors, dtype=np.int64)
-        self.compute_column: Ints = np.zeros(tensors, dtype=np.int64)
-        self.last_access_column: Ints = np.zeros(tensors, dtype=np.int64)
+        self.last_access_ns = [-1] * tensors
+        """Clock at the last access; -1 before the first."""
 
 
 class Tracked:
@@ -62,17 +57,45 @@ class Tracked:
 
     def __init__(self, table: StorageTable, uses: Iterable[str]) -> None:
         uses = frozenset(uses)
-        tensors = len(table.size_bytes)
-        self.graph = StorageGraph(tensors, table.resident, table.compute_ns) if uses else None
-        self.regions = Regions(self.graph) if self.graph and "regions" in uses else None
-        self.classes = EquivalenceClasses(self.graph) if self.graph and "eqclasses" in uses else None
-        self.observers: tuple[Regions | EquivalenceClasses, ...] = tuple(
-            observer for observer in (self.regions, self.classes) if observer is not None
-        )
+        self._graph: StorageGraph | None = None
+        self._regions: Regions | None = None
+        self._classes: EquivalenceClasses | None = None
+        if uses:
+            self._graph = StorageGraph(len(table.size_bytes), table.resident, table.compute_ns)
+            if "regions" in uses:
+                self._regions = Regions(self._graph)
+            if "eqclasses" in uses:
+                self._classes = EquivalenceClasses(self._graph)
+
+    @property
+    def observers(self) -> tuple[Regions | EquivalenceClasses, ...]:
+        """Whatever must hear of calls, executions and evictions."""
+        return tuple(state for state in (self._regions, self._classes) if state is not None)
+
+    @property
+    def graph(self) -> StorageGraph:
+        """The dependency graph of storages."""
+        return _tracked(self._graph, "neighbourhood")
+
+    @property
+    def regions(self) -> Regions:
+        """The cached regions."""
+        return _tracked(self._regions, "regions")
+
+    @property
+    def classes(self) -> EquivalenceClasses:
+        """The equivalence classes."""
+        return _tracked(self._classes, "eqclasses")
+
+
+def _tracked(state: _T | None, use: str) -> _T:
+    if state is None:
+        raise PolicyError(f'a policy reads what it did not register for: add uses=("{use}",)')
+    return state
 
 
 class Pool:
-    """The evictable storages at one decision. All columns are [pool], in pool order.
+    """The evictable storages at one decision. All columns are [pool] arrays, in pool order.
 
     Attributes:
         storages: storage ids.
@@ -93,7 +116,6 @@ class Pool:
         self.rng = rng
         self._table = table
         self._tracked = tracked
-        self._index = np.fromiter(storages, np.int64, len(storages))
 
     def __len__(self) -> int:
         return len(self.storages)
@@ -101,17 +123,17 @@ class Pool:
     @cached_property
     def size_bytes(self) -> Ints:
         """Size of each storage."""
-        return self._table.size_column[self._index]
+        return self._column(self._table.size_bytes)
 
     @cached_property
     def compute_ns(self) -> Ints:
         """Cost of the distinct ops among each storage's tensors."""
-        return self._table.compute_column[self._index]
+        return self._column(self._table.compute_ns)
 
     @cached_property
     def last_access_ns(self) -> Ints:
         """Clock at each storage's last access."""
-        return self._table.last_access_column[self._index]
+        return self._column(self._table.last_access_ns)
 
     @cached_property
     def staleness_ns(self) -> Ints:
@@ -121,12 +143,12 @@ class Pool:
     @cached_property
     def forward_ns(self) -> Ints:
         """Cost of the cached forward region (needs "regions")."""
-        return self._need(self._tracked.regions, "regions").forward.sum_ns[self._index]
+        return self._column(self._tracked.regions.forward.sum_ns)
 
     @cached_property
     def backward_ns(self) -> Ints:
         """Cost of the cached backward region (needs "regions")."""
-        return self._need(self._tracked.regions, "regions").backward.sum_ns[self._index]
+        return self._column(self._tracked.regions.backward.sum_ns)
 
     @cached_property
     def estar_ns(self) -> Ints:
@@ -136,7 +158,7 @@ class Pool:
     @cached_property
     def eq_ns(self) -> Ints:
         """Compute plus the distinct equivalence classes nearby (needs "eqclasses")."""
-        return self._need(self._tracked.classes, "eqclasses").sums_ns(self.storages)
+        return np.array(self._tracked.classes.sums_ns(self.storages), dtype=np.int64)
 
     @property
     def neighbourhood_ns(self) -> Ints:
@@ -146,22 +168,32 @@ class Pool:
     @property
     def neighbourhood_staleness_ns(self) -> Ints:
         """Time since the last access to the storage or its evicted neighbourhood."""
-        return self._neighbourhood[1]
+        return self.clock_ns - self._neighbourhood[1]
 
     @cached_property
     def _neighbourhood(self) -> tuple[Ints, Ints]:
-        graph = self._need(self._tracked.graph, "neighbourhood")
-        compute_ns = graph.compute_ns
-        last_access = self._table.last_access_column
-        cost, latest = [], []
-        for storage in self.storages:
-            around = graph.walk(storage, graph.children)[0] | graph.walk(storage, graph.parents)[0]
-            cost.append(compute_ns[storage] + sum(map(compute_ns.__getitem__, around)))
-            latest.append(max(map(last_access.item, (storage, *around))))
-        return np.array(cost, dtype=np.int64), self.clock_ns - np.array(latest, dtype=np.int64)
+        costs, latest = neighbourhoods(self.storages, self._tracked.graph, self._table)
+        return np.array(costs, dtype=np.int64), np.array(latest, dtype=np.int64)
 
-    @staticmethod
-    def _need(state: _T | None, use: str) -> _T:
-        if state is None:
-            raise PolicyError(f'a policy reads what it did not register for: add uses=("{use}",)')
-        return state
+    def _column(self, facts: Sequence[int]) -> Ints:
+        return np.array([facts[storage] for storage in self.storages], dtype=np.int64)
+
+
+def neighbourhoods(
+    storages: Iterable[int], graph: StorageGraph, table: StorageTable
+) -> tuple[list[int], list[int]]:
+    """Walk each storage's evicted neighbourhood afresh.
+
+    Returns:
+        [storages] cost of the storage and its neighbourhood, each member once, in ns; and the
+        latest last access among them.
+    """
+    costs, latest = [], []
+    compute_ns, last_access_ns = table.compute_ns, table.last_access_ns
+    for storage in storages:
+        around, _ = graph.walk(storage, graph.children)
+        around |= graph.walk(storage, graph.parents)[0]
+        around.add(storage)
+        costs.append(sum(map(compute_ns.__getitem__, around)))
+        latest.append(max(map(last_access_ns.__getitem__, around)))
+    return costs, latest

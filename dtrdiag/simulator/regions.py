@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-import numpy.typing as npt
-
 from dtrdiag.simulator.graph import StorageGraph
 
 
@@ -24,7 +21,7 @@ class _Direction:
         self.edges = edges
         self.interior: list[set[int]] = [set() for _ in edges]
         self.frontier: list[set[int]] = [set() for _ in edges]
-        self.sum_ns: npt.NDArray[np.int64] = np.zeros(len(edges), dtype=np.int64)
+        self.sum_ns = [0] * len(edges)
         """[tensors] cost of the interior, as last refreshed."""
 
     def rebuild(self, storage: int) -> None:

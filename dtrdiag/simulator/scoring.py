@@ -2,30 +2,22 @@
 
 The rule: walk the pool in order, keep the best so far, replace it when `score <= best` (so the last
 of equals wins), and stop at once at a score of 0. A quotient is the double nearest to the exact
-quotient of two integers of any size, as Python's `int / int`. Products of size and staleness exceed
-2**53, where products of doubles would be rounded and change decisions; so doubles only narrow the
-field, and the few that come within the rounding error of the best are settled with integers.
+quotient of two integers of any size, which is what Python's `int / int` gives. Products of size and
+staleness exceed 2**53, so arrays of doubles would round them and change decisions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
-import numpy as np
-import numpy.typing as npt
 
 from dtrdiag.errors import PolicyError
 from dtrdiag.events.records import Candidate, Score
 from dtrdiag.ids import StorageId
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-# Converting up to three integers, one product and one division round five times, each time by at
-# most 2**-53 of the value; 2**-49 leaves room.
-_TOLERANCE = 2.0**-49
+Number = int | float
 
 
 @attrs.frozen(eq=False)
@@ -35,10 +27,18 @@ class Quotient:
     Without denominators the scores are the integers themselves.
     """
 
-    numerator: Ints
+    numerator: Iterable[int]
     """[pool] integers."""
-    denominators: tuple[Ints, ...] = ()
+    denominators: tuple[Iterable[int], ...] = ()
     """each [pool] integers >= 0."""
+
+    def scores(self) -> list[Number]:
+        """[pool] the scores as Python numbers."""
+        numerator = _integers(self.numerator)
+        if not self.denominators:
+            return list(numerator)
+        columns = [_integers(column) for column in self.denominators]
+        return quotients(numerator, [math.prod(row) for row in zip(*columns, strict=True)])
 
 
 @attrs.frozen
@@ -48,9 +48,6 @@ class Pick:
     position: int
 
 
-Scores = Quotient | Pick | Floats
-
-
 @attrs.frozen
 class Choice:
     """The storage to evict, and the best of those that lost."""
@@ -58,108 +55,81 @@ class Choice:
     storage: StorageId
     score: Score
     candidates: tuple[Candidate, ...]
-    """Best first; among equals the one that would have won."""
+    """Best first; among equals the one that would have won. Only what the walk scored is listed:
+    nothing after a score of 0."""
 
 
-def choose(storages: Sequence[int], scores: Scores, candidates: int) -> Choice:
+def quotients(numerators: Iterable[int], denominators: Iterable[int]) -> list[Number]:
+    """Correctly rounded quotients; +inf where the denominator is 0."""
+    inf = math.inf
+    return [n / d if d else inf for n, d in zip(numerators, denominators, strict=True)]
+
+
+def choose(storages: Sequence[int], scores: Sequence[Number], candidates: int = 0) -> Choice:
     """Apply the rule above.
 
     Args:
         storages: [pool] storage ids in pool order, at least one.
-        scores: [pool] scores in the same order.
+        scores: [pool] scores in the same order, without nan.
         candidates: how many losers to list.
-
-    Raises:
-        PolicyError: scores of the wrong length, nan, or a position outside the pool.
 
     Complexity: linear in the pool; with candidates, plus sorting it.
     """
-    if isinstance(scores, Pick):
-        if not 0 <= scores.position < len(storages):
-            raise PolicyError(f"position {scores.position} is outside a pool of {len(storages)}")
-        return Choice(StorageId(storages[scores.position]), None, ())
-    if isinstance(scores, Quotient):
-        _check_length(scores.numerator, storages)
-        position = _lowest_quotient(scores)
-        score = _exact(scores, position)
-    else:
-        _check_floats(scores, storages)
-        position = _last_lowest(scores[: _walked(scores == 0)])
-        score = float(scores[position])
-    losers = _losers(storages, scores, position, candidates) if candidates else ()
-    return Choice(StorageId(storages[position]), score, losers)
+    walked = scores[: scores.index(0) + 1] if 0 in scores else scores
+    lowest = min(walked)
+    position = len(walked) - 1 - walked[::-1].index(lowest)
+    losers: tuple[Candidate, ...] = ()
+    if candidates:
+        order = sorted(range(len(walked)), key=lambda index: (walked[index], -index))
+        losers = tuple(
+            (StorageId(storages[index]), walked[index]) for index in order if index != position
+        )[:candidates]
+    return Choice(StorageId(storages[position]), lowest, losers)
 
 
-def _lowest_quotient(scores: Quotient) -> int:
-    numerator = scores.numerator
-    if not scores.denominators:
-        return _last_lowest(numerator[: _walked(numerator == 0)])
-    approximate = _approximate(scores)
-    # A numerator of 0 over a positive denominator is the only way to a score of exactly 0.
-    approximate = approximate[: _walked(approximate == 0)]
-    best = float(approximate.min())
-    if best == math.inf:
-        return len(approximate) - 1
-    close = np.flatnonzero(approximate <= best + abs(best) * _TOLERANCE)
-    if len(close) == 1:
-        return int(close[0])
-    exact = [_exact(scores, position) for position in close.tolist()]
-    lowest = min(exact)
-    return int(close[len(exact) - 1 - exact[::-1].index(lowest)])
+def choose_from(storages: Sequence[int], answer: object, candidates: int, policy: str) -> Choice:
+    """Apply the rule to whatever a user's policy returned.
 
+    Args:
+        storages: [pool] storage ids in pool order, at least one.
+        answer: a `Quotient`, a `Pick`, or a sequence or array of numbers.
+        candidates: how many losers to list.
+        policy: its name, for messages.
 
-def _approximate(scores: Quotient) -> Floats:
-    denominator = scores.denominators[0].astype(np.float64)
-    for factor in scores.denominators[1:]:
-        denominator *= factor
-    with np.errstate(divide="ignore", invalid="ignore"):
-        quotient: Floats = scores.numerator / denominator
-    quotient[denominator == 0] = math.inf
-    return quotient
-
-
-def _exact(scores: Quotient, position: int) -> float | int:
-    numerator = int(scores.numerator[position])
-    if not scores.denominators:
-        return numerator
-    denominator = math.prod(int(factor[position]) for factor in scores.denominators)
-    return numerator / denominator if denominator else math.inf
-
-
-def _walked(zero: npt.NDArray[np.bool_]) -> int:
-    """How far the walk goes: up to and including the first score of 0."""
-    first = int(zero.argmax())
-    return first + 1 if zero[first] else len(zero)
-
-
-def _last_lowest(values: Ints | Floats) -> int:
-    return len(values) - 1 - int(values[::-1].argmin())
-
-
-def _losers(
-    storages: Sequence[int], scores: Quotient | Floats, winner: int, count: int
-) -> tuple[Candidate, ...]:
-    if isinstance(scores, Quotient):
-        values = [_exact(scores, position) for position in range(len(storages))]
-    else:
-        values = scores.tolist()
-    zero = next((position for position, value in enumerate(values) if value == 0), len(values))
-    walked = [position for position in range(len(values)) if position <= zero]
-    walked.sort(key=lambda position: (values[position], -position))
-    losers = [position for position in walked if position != winner][:count]
-    return tuple((StorageId(storages[position]), values[position]) for position in losers)
-
-
-def _check_length(values: Ints | Floats, storages: Sequence[int]) -> None:
-    if values.shape != (len(storages),):
+    Raises:
+        PolicyError: not one score per storage, nan, or a position outside the pool.
+    """
+    if isinstance(answer, Pick):
+        if not 0 <= answer.position < len(storages):
+            raise PolicyError(
+                f"policy {policy!r} picked position {answer.position} of a pool of {len(storages)}"
+            )
+        return Choice(StorageId(storages[answer.position]), None, ())
+    try:
+        scores = answer.scores() if isinstance(answer, Quotient) else _numbers(answer)
+    except (TypeError, ValueError, AttributeError) as error:
         raise PolicyError(
-            f"a policy must return one score per storage of the pool: shape {values.shape} "
-            f"for a pool of {len(storages)}"
+            f"policy {policy!r} must return a Quotient, a Pick or one number per storage: {error}"
+        ) from error
+    if len(scores) != len(storages):
+        raise PolicyError(
+            f"policy {policy!r} returned {len(scores)} scores for a pool of {len(storages)}"
         )
+    for storage, score in zip(storages, scores, strict=True):
+        if score != score:  # noqa: PLR0124 - nan is the one number unequal to itself
+            raise PolicyError(f"policy {policy!r} returned nan for storage {storage}")
+    return choose(storages, scores, candidates)
 
 
-def _check_floats(scores: Floats, storages: Sequence[int]) -> None:
-    _check_length(scores, storages)
-    if np.isnan(scores).any():
-        position = int(np.isnan(scores).argmax())
-        raise PolicyError(f"a policy returned nan for storage {storages[position]}")
+def _integers(column: object) -> list[int]:
+    values = column.tolist() if hasattr(column, "tolist") else list(column)  # type: ignore[call-overload]
+    if not all(type(value) is int for value in values):
+        raise TypeError("a Quotient is made of integers")
+    return values
+
+
+def _numbers(column: object) -> list[Number]:
+    values = column.tolist() if hasattr(column, "tolist") else list(column)  # type: ignore[call-overload]
+    if not all(isinstance(value, (int, float)) for value in values):
+        raise TypeError("scores are numbers")
+    return values
