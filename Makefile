@@ -41,9 +41,9 @@ lint: $(DEV)               ## style, types and layers
 	$(BIN)/ruff check .
 	@rm -rf $(LAYOUT) && mkdir -p $(LAYOUT)/dtrdiag
 	@ln -s $(abspath $(PARTS)) $(LAYOUT)/dtrdiag/
-	@ln -s $(abspath tests) $(LAYOUT)/tests
-	cd $(LAYOUT) && $(abspath $(BIN))/mypy --config-file ../../pyproject.toml dtrdiag tests
-	cd $(LAYOUT) && $(abspath $(BIN))/lint-imports --config ../../pyproject.toml
+	@ln -s $(abspath tests pyproject.toml) $(LAYOUT)/
+	cd $(LAYOUT) && $(abspath $(BIN))/mypy --cache-dir $(abspath .mypy_cache) dtrdiag tests
+	cd $(LAYOUT) && $(abspath $(BIN))/lint-imports --cache-dir $(abspath .import_linter_cache)
 
 clean:                     ## remove the environment and all that was built
 	rm -rf $(VENV) build dist dtrdiag.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
