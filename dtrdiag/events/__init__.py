@@ -1,0 +1,1 @@
+"""What a run can report: the typed, versioned events and their order."""

@@ -1,0 +1,1 @@
+"""How an event log is read, and what state a run was in, from the log alone."""

@@ -1,0 +1,75 @@
+# The only thing needed to start is Python 3.10 or newer; everything else goes into $(VENV).
+PYTHON ?= python3
+VENV   ?= .venv
+ARGS   ?=
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
+# What an installed copy depends on besides the sources, which an editable install sees at once.
+INPUTS := pyproject.toml
+
+# Two stamps: .core is dtrdiag with what it needs to run; .dev adds the extras for tests and lint.
+CORE   := $(VENV)/.core
+DEV    := $(VENV)/.dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint bench clean
+.NOTPARALLEL:              # two pip calls in one environment would tread on each other
+
+help:                      ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	  while IFS='|' read -r target text; do printf '%-18s %s\n' "$$target" "$$text"; done
+
+demo: $(CORE)              ## the main job on a bundled trace, from start to findings
+	$(PY) -m dtrdiag quickstart
+
+test: $(DEV)               ## the default tests (ARGS='-k name' reaches pytest)
+	$(BIN)/pytest $(ARGS)
+
+test-slow: $(DEV)          ## the long-running tests
+	$(BIN)/pytest -m slow $(ARGS)
+
+bench: $(CORE)             ## measure speed and memory
+	$(PY) benchmarks/run.py $(ARGS)
+
+# mypy and import-linter look for modules by folder and do not know package-dir, so they get the
+# tree in its installed shape, made of links.
+LAYOUT := build/layout
+PARTS   = $(filter-out dtrdiag/__pycache__,$(wildcard dtrdiag/*)) instrumentation analyses
+
+lint: $(DEV)               ## style, types and layers
+	$(BIN)/ruff check .
+	@rm -rf $(LAYOUT) && mkdir -p $(LAYOUT)/dtrdiag
+	@ln -s $(abspath $(PARTS)) $(LAYOUT)/dtrdiag/
+	@ln -s $(abspath tests pyproject.toml) $(LAYOUT)/
+	cd $(LAYOUT) && $(abspath $(BIN))/mypy --cache-dir $(abspath .mypy_cache) dtrdiag tests
+	cd $(LAYOUT) && $(abspath $(BIN))/lint-imports --cache-dir $(abspath .import_linter_cache)
+
+clean:                     ## remove the environment and all that was built
+	rm -rf $(VENV) build dist dtrdiag.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(CORE): $(VENV)/.created $(INPUTS)
+	$(PIP) -e .
+	@touch $@
+
+$(DEV): $(VENV)/.created $(INPUTS)
+	$(PIP) -e '.[test,lint]'
+	@touch $(CORE) $@
+
+# Three ways to an environment with pip, because Debian ships Python without ensurepip: venv as it
+# should be; an empty one that the system's pip fills; uv.
+define MAKE_VENV
+{ rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } >/dev/null 2>&1 || \
+{ rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV) && \
+  site=$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+  $(PYTHON) -m pip install --quiet --disable-pip-version-check --target "$$site" pip; } 2>/dev/null || \
+{ rm -rf $(VENV); uv venv --quiet --seed --python $(PYTHON) $(VENV); } 2>/dev/null || \
+{ rm -rf $(VENV); echo "error: no venv, pip or uv to work with (Debian: apt install python3-venv)" >&2; exit 1; }
+endef
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "error: Python 3.10 or newer is needed; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(MAKE_VENV)
+	@touch $@

@@ -1,0 +1,1 @@
+"""How findings become tables, pictures and pages."""

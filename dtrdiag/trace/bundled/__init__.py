@@ -1,0 +1,1 @@
+"""The traces that are installed with dtrdiag, made by its own generators."""
