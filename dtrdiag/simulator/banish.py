@@ -11,11 +11,13 @@ from typing import Any
 
 from dtrdiag.errors import SimulationError
 from dtrdiag.events import records
-from dtrdiag.simulator.machine import Frame, Machine
+from dtrdiag.simulator.machine import NO_DETAILS, Frame, Machine
 
 
 class BanishingMachine(Machine):
     """One run of a trace under the deallocation `banish`; see `Machine`."""
+
+    pins_are_final = False
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -76,20 +78,16 @@ class BanishingMachine(Machine):
         self._try_banish(storage, cause)
 
     def _evict(
-        self,
-        storage: int,
-        cause_name: str,
-        cause: int,
-        details: tuple[object, ...] = (None, None, None, ()),
+        self, storage: int, why: str, cause: int, details: tuple[object, ...] = NO_DETAILS
     ) -> None:
         for tensor in self._members[storage]:
             self._add_dependent(tensor)
-        super()._evict(storage, cause_name, cause, details)
+        super()._evict(storage, why, cause, details)
 
     def _try_banish(self, storage: int, cause: int) -> None:
         if self._references[storage] or self._dependents[storage] or self._banished[storage]:
             return
-        if self.resident[storage]:
+        if self.residency[storage]:
             self._locks[storage] = 0
             self._pinned[storage] = 0
             self._evict(storage, "banish", cause)

@@ -50,7 +50,7 @@ class PolicyChooser:
         if self._graph is not None:
             self._graph.connect(inputs, outputs)
             for observer in self._observers:
-                observer.called(fresh)
+                observer.called(inputs, outputs, fresh)
 
     def became_resident(self, storages: Sequence[int]) -> None:
         """Update what is tracked."""
@@ -65,6 +65,8 @@ class PolicyChooser:
     def detached(self, storage: int) -> None:
         """Remove the storage from the graph."""
         if self._graph is not None:
+            for observer in self._observers:
+                observer.detached(storage)
             self._graph.detach(storage)
 
     def choose(self, pool: Iterable[int], clock_ns: int) -> Choice:

@@ -22,14 +22,24 @@ class EquivalenceClasses:
         self.graph = graph
         self.class_of: list[int] = [_NONE] * len(graph.children)
         """[tensors] node of each non-resident storage."""
+        self.near: list[set[int]] = [set() for _ in graph.children]
+        """[tensors] non-resident neighbours of each storage."""
         self.parent: list[int] = []
         self.value_ns: list[int] = []
         """Value of each class, valid at its root node."""
 
-    def called(self, storages: Iterable[int]) -> None:
-        """Give each new storage a class of its own, of value 0."""
-        for storage in storages:
+    def called(self, inputs: Sequence[int], outputs: Sequence[int], fresh: Sequence[int]) -> None:
+        """Give each new storage a class of its own, of value 0, and note the new neighbours."""
+        residency = self.graph.residency
+        for storage in fresh:
             self.class_of[storage] = self._node(0)
+        for output in outputs:
+            for parent in inputs:
+                if parent != output:
+                    if not residency[output]:
+                        self.near[parent].add(output)
+                    if not residency[parent]:
+                        self.near[output].add(parent)
 
     def became_resident(self, storages: Iterable[int]) -> None:
         """Take each storage's cost, as it is now, out of its class, and the storage with it."""
@@ -37,26 +47,42 @@ class EquivalenceClasses:
             root = self._root(self.class_of[storage])
             self.value_ns[root] -= self.graph.compute_ns[storage]
             self.class_of[storage] = _NONE
+            self._leave(storage)
 
     def evicted(self, storage: int) -> None:
         """Merge a new class for the storage with those of its non-resident neighbours."""
         own = self._node(self.graph.compute_ns[storage])
         self.class_of[storage] = own
-        for neighbour in self.graph.evicted_neighbours(storage):
+        for neighbour in self.near[storage]:
             root = self._root(self.class_of[neighbour])
             if root != own:
                 self.parent[root] = own
                 self.value_ns[own] += self.value_ns[root]
+        for neighbour in self.graph.neighbours(storage):
+            self.near[neighbour].add(storage)
 
-    def sums_ns(self, storages: Sequence[int]) -> list[int]:
+    def detached(self, storage: int) -> None:
+        """A storage leaves the graph; its cost stays in its class."""
+        self._leave(storage)
+        self.near[storage] = set()
+
+    def sums_ns(self, storages: Iterable[int]) -> list[int]:
         """[storages] compute plus the values of the distinct classes next to each storage."""
-        class_of, value_ns, root_of = self.class_of, self.value_ns, self._root
-        compute_ns, neighbours = self.graph.compute_ns, self.graph.evicted_neighbours
-        return [
-            compute_ns[storage]
-            + sum(value_ns[root] for root in {root_of(class_of[n]) for n in neighbours(storage)})
-            for storage in storages
-        ]
+        compute_ns, class_of, value_ns = self.graph.compute_ns, self.class_of, self.value_ns
+        root_of = self._root
+        sums = []
+        for storage in storages:
+            total = compute_ns[storage]
+            near = self.near[storage]
+            if near:
+                for root in {root_of(class_of[neighbour]) for neighbour in near}:
+                    total += value_ns[root]
+            sums.append(total)
+        return sums
+
+    def _leave(self, storage: int) -> None:
+        for neighbour in self.graph.neighbours(storage):
+            self.near[neighbour].discard(storage)
 
     def _node(self, value_ns: int) -> int:
         node = len(self.parent)
@@ -66,7 +92,9 @@ class EquivalenceClasses:
 
     def _root(self, node: int) -> int:
         parent = self.parent
-        while parent[node] != node:
-            parent[node] = parent[parent[node]]
+        above = parent[node]
+        while above != node:
+            parent[node] = parent[above]
             node = parent[node]
+            above = parent[node]
         return node

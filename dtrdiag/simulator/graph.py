@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+ABSENT, RESIDENT, PINNED = 0, 1, 2
+"""What the machine notes of each storage: not in memory, in memory, in memory for good. The last
+is used where a pin is final, that is, except under the deallocation `banish`."""
+
 
 class StorageGraph:
-    """Adjacency by storage id; `resident` is the machine's own table, read only here."""
+    """Adjacency by storage id; `residency` is the machine's own table, read only here."""
 
-    def __init__(self, tensors: int, resident: bytearray, compute_ns: list[int]) -> None:
-        self.resident = resident
+    def __init__(self, tensors: int, residency: bytearray, compute_ns: list[int]) -> None:
+        self.residency = residency
         self.compute_ns = compute_ns
         # Dicts serve as ordered sets: iteration order is the order of insertion.
         self.children: list[dict[int, None]] = [{} for _ in range(tensors)]
@@ -38,15 +42,10 @@ class StorageGraph:
         self.parents[storage] = {}
         self.children[storage] = {}
 
-    def evicted_neighbours(self, storage: int) -> Iterator[int]:
-        """Non-resident parents and children; one that is both comes twice."""
-        resident = self.resident
-        for neighbour in self.parents[storage]:
-            if not resident[neighbour]:
-                yield neighbour
-        for neighbour in self.children[storage]:
-            if not resident[neighbour]:
-                yield neighbour
+    def neighbours(self, storage: int) -> Iterator[int]:
+        """Parents and children; one that is both comes twice."""
+        yield from self.parents[storage]
+        yield from self.children[storage]
 
     def walk(self, base: int, edges: list[dict[int, None]]) -> tuple[set[int], set[int]]:
         """The evicted neighbourhood of a storage in one direction.
@@ -57,17 +56,19 @@ class StorageGraph:
 
         Returns:
             The interior, non-resident storages reached through non-resident ones only, and the
-            frontier, resident storages at its edge, `base` excluded.
+            frontier, resident storages at its edge, `base` excluded. Storages pinned for good are
+            left out of the frontier: they are never scored or evicted, so nobody asks.
         """
-        resident = self.resident
+        residency = self.residency
         interior: set[int] = set()
         frontier: set[int] = set()
         stack = [base]
         while stack:
             for storage in edges[stack.pop()]:
-                if resident[storage]:
+                state = residency[storage]
+                if state == RESIDENT:
                     frontier.add(storage)
-                elif storage not in interior:
+                elif state == ABSENT and storage not in interior:
                     interior.add(storage)
                     stack.append(storage)
         frontier.discard(base)

@@ -1,15 +1,17 @@
 """What happens in a run, decision for decision: the definition of the semantics.
 
 `Machine` executes a schedule under a memory budget. It knows the mechanics (pending stack, locks,
-pool, memory, clock, deallocation) and asks a *chooser* the one thing it does not know: which storage
-to evict. `docs/semantics.md` explains every rule and names the defects of simrd that are reproduced
-here; the names in comments (`Q-...`) are found there. Source: Kirisame et al., Dynamic Tensor
-Rematerialization, ICLR 2021, and its simulator simrd.
+pool, memory, clock, deallocation) and asks a *chooser* the one thing it does not know: which
+storage to evict. `docs/semantics.md` explains every rule and names the defects of simrd that are
+reproduced here; names in comments (`Q-...`) are found there. Source: Kirisame et al., Dynamic
+Tensor Rematerialization, ICLR 2021, and its simulator simrd.
 
 All tables are indexed by op id, tensor id or storage id; a storage's id is its root tensor's.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import attrs
 
@@ -18,9 +20,16 @@ from dtrdiag.hooks import Emitter
 from dtrdiag.ids import OpId, StorageId, TensorId
 from dtrdiag.simulator.chooser import Chooser
 from dtrdiag.simulator.config import PendingOp, Stop
+from dtrdiag.simulator.graph import ABSENT, PINNED, RESIDENT
 from dtrdiag.simulator.pool import StorageTable
 from dtrdiag.simulator.tally import Tally
 from dtrdiag.trace.model import Step, Trace
+
+# Plain integers: comparing with members of an enum costs more than most steps do.
+_CALL, _CONSTANT, _RETAIN, _RELEASE = map(int, (Step.CALL, Step.CONSTANT, Step.RETAIN, Step.RELEASE))
+
+NO_DETAILS: tuple[object, ...] = (None, None, None, ())
+"""Op, score, pool size and candidates of an eviction that made no room for anyone."""
 
 
 class Stopped(Exception):  # noqa: N818 - a way to end a run, not an error
@@ -41,10 +50,10 @@ class Frame:
     first: bool
     inputs: list[int]
     missing: list[int]
-    """Inputs undefined when the op was pushed, in order; `locked` of them are done."""
+    """Inputs undefined when the op was pushed, in order; `found` of them are locked by now."""
     seq: int
     """`seq` of the op's `materialise` event."""
-    locked: int = 0
+    found: int = 0
     held: list[int] = attrs.field(factory=list)
     """Storages locked by this op, in order, once per lock."""
     defined: list[int] = attrs.field(factory=list)
@@ -65,6 +74,8 @@ class Machine:
         remat_limit_ns: stop once remat cost exceeds it; None for never.
         emit: takes the events; None when nobody listens, which costs one branch an event.
     """
+
+    pins_are_final = True
 
     def __init__(
         self,
@@ -93,16 +104,16 @@ class Machine:
         self.stop: Stop | None = None
 
         self._cost_ns: list[int] = trace.op_cost_ns.tolist()
-        starts: list[int] = trace.output_start.tolist()
-        self._outputs = [range(a, b) for a, b in zip(starts, starts[1:], strict=False)]
-        self._inputs = _rows(trace.input_tensor.tolist(), trace.input_start.tolist())
+        self._outputs = [range(a, b) for a, b in pairwise(trace.output_start.tolist())]
+        inputs = trace.input_tensor.tolist()
+        self._inputs = [inputs[a:b] for a, b in pairwise(trace.input_start.tolist())]
         self._tensor_bytes: list[int] = trace.tensor_size_bytes.tolist()
         self._op_bytes = [sum(self._tensor_bytes[t] for t in outputs) for outputs in self._outputs]
         self._storage: list[int] = trace.tensor_storage.tolist()
         self._op_of = [op for op, outputs in enumerate(self._outputs) for _ in outputs]
 
         tensors = trace.tensors
-        self.resident = table.resident
+        self.residency = table.residency
         self._members: list[list[int]] = [[] for _ in range(tensors)]
         self._defined = bytearray(tensors)
         self._locks = [0] * tensors
@@ -116,16 +127,17 @@ class Machine:
         kinds, operands = self.trace.step_kind.tolist(), self.trace.step_operand.tolist()
         try:
             for step, (kind, operand) in enumerate(zip(kinds, operands, strict=True)):
-                if kind == Step.RETAIN:
+                if kind == _RETAIN:
                     self._refer(step, operand, +1)
-                elif kind == Step.RELEASE:
+                elif kind == _RELEASE:
                     self._release(step, operand)
-                elif kind == Step.OUTPUT:
-                    self._output(step, operand)
+                elif kind == _CALL:
+                    self._call(step, operand)
+                elif kind == _CONSTANT:
+                    executed = self._call(step, operand)
+                    self._pin(self._storage[self._outputs[operand][0]], "constant", executed)
                 else:
-                    cause = self._call(step, operand)
-                    if kind == Step.CONSTANT:
-                        self._pin(self._storage[self._outputs[operand][0]], "constant", cause)
+                    self._output(step, operand)
         except Stopped as stopped:
             return stopped.outcome
         return "ok"
@@ -135,30 +147,29 @@ class Machine:
         self._create_outputs(op)
         cause = self.emit(records.OpDefined, *self._definition(step, op)) if self.emit else 0
         outputs = self._outputs[op]
-        cause = self._materialise(outputs[0], first=True, cause=cause)
+        executed = self._materialise(outputs[0], first=True, cause=cause)
         for tensor in outputs:
             self.table.last_access_ns[self._storage[tensor]] = self.clock_ns
-        return cause
+        return executed
 
     def _create_outputs(self, op: int) -> None:
-        storage_of, inputs, outputs = self._storage, self._inputs[op], self._outputs[op]
-        table = self.table
+        storages, compute_ns = self._storage, self.table.compute_ns
         fresh = []
-        for tensor in outputs:
-            storage = storage_of[tensor]
+        for tensor in self._outputs[op]:
+            storage = storages[tensor]
             members = self._members[storage]
             if storage == tensor:
                 fresh.append(storage)
-                table.size_bytes[storage] = self._tensor_bytes[tensor]
+                self.table.size_bytes[storage] = self._tensor_bytes[tensor]
             # Outputs of one op in one storage are neighbours in `members`: count its cost once.
             if not members or self._op_of[members[-1]] != op:
-                table.compute_ns[storage] += self._cost_ns[op]
+                compute_ns[storage] += self._cost_ns[op]
             members.append(tensor)
             self._references[storage] += 1
         # From here on the new storages count as non-resident neighbours (Q-uncomputed-neighbour).
         self.chooser.called(
-            [storage_of[tensor] for tensor in inputs],
-            [storage_of[tensor] for tensor in outputs],
+            [storages[tensor] for tensor in self._inputs[op]],
+            [storages[tensor] for tensor in self._outputs[op]],
             fresh,
         )
         self._created(op)
@@ -176,8 +187,8 @@ class Machine:
         self._references[storage] += delta
         if not self.emit:
             return 0
-        fields = (None, step, tensor, storage, delta, self._references[storage])
-        return self.emit(records.ReferenceChanged, *fields)
+        references = self._references[storage]
+        return self.emit(records.ReferenceChanged, None, step, tensor, storage, delta, references)
 
     def _release(self, step: int, tensor: int) -> None:
         cause = self._refer(step, tensor, -1)
@@ -204,10 +215,10 @@ class Machine:
             self._make_room(frame)
             executed = self._execute(frame)
             self._finish(frame, executed)
-            self.pending.pop()
             limit = self.remat_limit_ns
             if limit is not None and self.tally.remat_cost_ns > limit:
                 self._stop_thrashed(frame, executed, limit)
+            self.pending.pop()
         return executed
 
     def _push(self, tensor: int, first: bool, for_op: int | None, cause: int) -> None:
@@ -218,23 +229,25 @@ class Machine:
             reason = "first" if first else "remat"
             depth = len(self.pending) + 1
             seq = self.emit(records.Materialise, cause, op, tensor, reason, for_op, depth)
+        storages, defined = self._storage, self._defined
         for needed in inputs:
-            self._touch(self._storage[needed])
-        defined = self._defined
-        frame = Frame(op, tensor, first, inputs, [p for p in inputs if not defined[p]], seq)
+            self._touch(storages[needed])
+        missing = [needed for needed in inputs if not defined[needed]]
+        frame = Frame(op, tensor, first, inputs, missing, seq)
         self.pending.append(frame)
         for needed in inputs:
             if defined[needed]:
-                self._lock(self._storage[needed], frame)
+                self._lock(storages[needed], frame)
 
     def _next_missing(self, frame: Frame) -> int | None:
         """Lock inputs that came back in the meantime; return the next one still undefined."""
-        while frame.locked < len(frame.missing):
-            needed = frame.missing[frame.locked]
+        missing = frame.missing
+        while frame.found < len(missing):
+            needed = missing[frame.found]
             if not self._defined[needed]:
                 return needed
             self._lock(self._storage[needed], frame)
-            frame.locked += 1
+            frame.found += 1
         return None
 
     def _make_room(self, frame: Frame) -> None:
@@ -246,53 +259,51 @@ class Machine:
             self.tally.checked(total, fits)
             cause = 0
             if self.emit:
-                fields = (frame.op, self.memory_bytes, requested, fits)
-                cause = self.emit(records.FitCheck, frame.seq, *fields)
+                check = (frame.op, self.memory_bytes, requested, fits)
+                cause = self.emit(records.FitCheck, frame.seq, *check)
             if fits:
                 return
             if not self.pool:
                 self._stop_oom(frame, requested, cause)
-            self._evict_for(frame, cause)
-
-    def _evict_for(self, frame: Frame, cause: int) -> None:
-        size = len(self.pool)
-        choice = self.chooser.choose(self.pool, self.clock_ns)
-        details = (frame.op, choice.score, size, choice.candidates)
-        self._evict(choice.storage, "pressure", cause, details)
+            choice = self.chooser.choose(self.pool, self.clock_ns)
+            details = (frame.op, choice.score, len(self.pool), choice.candidates)
+            self._evict(choice.storage, "pressure", cause, details)
 
     def _execute(self, frame: Frame) -> int:
         """Run the op; returns the `seq` of the execution event."""
-        op, wanted = frame.op, frame.tensor
-        siblings = [tensor for tensor in self._outputs[op] if tensor != wanted]
-        duplicates = [tensor for tensor in siblings if self._defined[tensor]]
-        defined = [wanted, *(tensor for tensor in siblings if not self._defined[tensor])]
-        frame.defined = defined
-        resident = [
-            self._storage[tensor]
-            for tensor in (*siblings, wanted)
-            if not self.resident[self._storage[tensor]]
-        ]
-        self.clock_ns += self._cost_ns[op]
+        op, wanted, cost_ns = frame.op, frame.tensor, self._cost_ns[frame.op]
+        storages, residency = self._storage, self.residency
+        defined, resident, freed = [wanted], [], 0
+        for tensor in self._outputs[op]:
+            if tensor != wanted:
+                if self._defined[tensor]:
+                    # Computed a second time although it is there: freed at once.
+                    freed += self._tensor_bytes[tensor]
+                else:
+                    defined.append(tensor)
+                if not residency[storages[tensor]]:
+                    resident.append(storages[tensor])
+        if not residency[storages[wanted]]:
+            resident.append(storages[wanted])
+        self.clock_ns += cost_ns
         self.memory_bytes += self._op_bytes[op]
-        self.tally.max_memory_bytes = max(self.tally.max_memory_bytes, self.memory_bytes)
-        self.tally.executed(op, self._cost_ns[op], frame.first)
+        self.tally.executed(op, cost_ns, frame.first, self.memory_bytes)
+        self.memory_bytes -= freed
         for tensor in defined:
             self._defined[tensor] = 1
         for storage in resident:
-            self.resident[storage] = 1
+            residency[storage] = RESIDENT
             self.pool[storage] = None
-        # Outputs that were defined already have been computed twice, and are freed at once.
-        freed = sum(self._tensor_bytes[tensor] for tensor in duplicates)
-        self.memory_bytes -= freed
+        frame.defined = defined
         self.chooser.became_resident(resident)
         if not self.emit:
             return 0
         record = records.Compute if frame.first else records.Rematerialise
         gained = (tuple(defined), tuple(resident))
         after = (freed, self.memory_bytes, self.clock_ns)
-        return self.emit(record, frame.seq, op, wanted, self._cost_ns[op], *gained, *after)
+        return self.emit(record, frame.seq, op, wanted, cost_ns, *gained, *after)
 
-    # --- locks and pins -------------------------------------------------------------------------
+    # --- locks, pins, evictions -----------------------------------------------------------------
 
     def _lock(self, storage: int, frame: Frame) -> None:
         if not self._locks[storage]:
@@ -303,10 +314,10 @@ class Machine:
             self.emit(records.Lock, frame.seq, storage, frame.op, self._locks[storage])
 
     def _unlock(self, storage: int, op: int, cause: int) -> int:
-        self._locks[storage] -= 1
-        if not self._locks[storage]:
+        locks = self._locks[storage] = self._locks[storage] - 1
+        if not locks:
             self.pool[storage] = None
-        return self.emit(records.Unlock, cause, storage, op, self._locks[storage]) if self.emit else 0
+        return self.emit(records.Unlock, cause, storage, op, locks) if self.emit else 0
 
     def _pin(self, storage: int, reason: str, cause: int) -> None:
         """Lock for good: a pin is one more lock that nobody gives back."""
@@ -316,29 +327,25 @@ class Machine:
             del self.pool[storage]
         self._locks[storage] += 1
         self._pinned[storage] = 1
+        if self.pins_are_final:
+            self.residency[storage] = PINNED
         if self.emit:
             self.emit(records.Pin, cause, storage, reason, self._locks[storage])
 
-    # --- eviction -------------------------------------------------------------------------------
-
     def _evict(
-        self,
-        storage: int,
-        cause_name: str,
-        cause: int,
-        details: tuple[object, ...] = (None, None, None, ()),
+        self, storage: int, why: str, cause: int, details: tuple[object, ...] = NO_DETAILS
     ) -> None:
         size = self.table.size_bytes[storage]
-        self.resident[storage] = 0
+        self.residency[storage] = ABSENT
         self.memory_bytes -= size
         self.pool.pop(storage, None)
         for tensor in self._members[storage]:
             self._defined[tensor] = 0
-        self.tally.evicted(storage, cause_name)
+        self.tally.evicted(storage, why)
         self.chooser.evicted(storage)
         if self.emit:
             after = (self.memory_bytes, self.clock_ns)
-            self.emit(records.Evict, cause, storage, size, cause_name, *details, *after)
+            self.emit(records.Evict, cause, storage, size, why, *details, *after)
 
     # --- stops ----------------------------------------------------------------------------------
 
@@ -356,24 +363,28 @@ class Machine:
         raise Stopped("thrashed")
 
     def _copy_stop(self, frame: Frame, requested: int) -> None:
+        def storages(ids: list[int]) -> tuple[StorageId, ...]:
+            return tuple(map(StorageId, ids))
+
         pending = tuple(
-            PendingOp(
-                OpId(waiting.op),
-                TensorId(waiting.tensor),
-                waiting.first,
-                tuple(StorageId(storage) for storage in waiting.held),
-            )
+            PendingOp(OpId(waiting.op), TensorId(waiting.tensor), waiting.first, held)
             for waiting in self.pending
+            for held in (storages(waiting.held),)
         )
-        pinned = tuple(
-            StorageId(storage)
-            for storage, pin in enumerate(self._pinned)
-            if pin and self.resident[storage]
+        pinned = storages([s for s, pin in enumerate(self._pinned) if pin and self.residency[s]])
+        here = (OpId(frame.op), requested, self.memory_bytes)
+        self.stop = Stop(*here, pending, pinned, storages(list(self.pool)))
+
+    def _definition(self, step: int, op: int) -> tuple[object, ...]:
+        """Fields of the `op` event."""
+        outputs = self._outputs[op]
+        created = (
+            tuple(outputs),
+            tuple(self._storage[tensor] for tensor in outputs),
+            tuple(self._tensor_bytes[tensor] for tensor in outputs),
         )
-        evictable = tuple(StorageId(storage) for storage in self.pool)
-        self.stop = Stop(
-            OpId(frame.op), requested, self.memory_bytes, pending, pinned, evictable
-        )
+        name, inputs = self.trace.op_name[op], tuple(self._inputs[op])
+        return (None, step, op, name, self._cost_ns[op], inputs, *created)
 
     # --- what deallocation decides --------------------------------------------------------------
 
@@ -395,24 +406,5 @@ class Machine:
 
     def _unreferenced(self, storage: int, cause: int) -> None:
         """The last external reference to a storage went."""
-        if self.eager and self.resident[storage] and not self._pinned[storage]:
+        if self.eager and self.residency[storage] and not self._pinned[storage]:
             self._evict(storage, "release", cause)
-
-    def _definition(self, step: int, op: int) -> tuple[object, ...]:
-        """Fields of the `op` event."""
-        outputs = self._outputs[op]
-        return (
-            None,
-            step,
-            op,
-            self.trace.op_name[op],
-            self._cost_ns[op],
-            tuple(self._inputs[op]),
-            tuple(outputs),
-            tuple(self._storage[tensor] for tensor in outputs),
-            tuple(self._tensor_bytes[tensor] for tensor in outputs),
-        )
-
-
-def _rows(flat: list[int], starts: list[int]) -> list[list[int]]:
-    return [flat[a:b] for a, b in zip(starts, starts[1:], strict=False)]

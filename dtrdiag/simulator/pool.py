@@ -44,7 +44,8 @@ class StorageTable:
     """Per-storage facts that scores are made of, indexed by storage id. The machine writes them."""
 
     def __init__(self, tensors: int) -> None:
-        self.resident = bytearray(tensors)
+        self.residency = bytearray(tensors)
+        """`ABSENT`, `RESIDENT`, or `PINNED` where a pin is final."""
         self.size_bytes = [0] * tensors
         self.compute_ns = [0] * tensors
         """Sum of the costs of the distinct ops among the storage's tensors."""
@@ -61,7 +62,7 @@ class Tracked:
         self._regions: Regions | None = None
         self._classes: EquivalenceClasses | None = None
         if uses:
-            self._graph = StorageGraph(len(table.size_bytes), table.resident, table.compute_ns)
+            self._graph = StorageGraph(len(table.size_bytes), table.residency, table.compute_ns)
             if "regions" in uses:
                 self._regions = Regions(self._graph)
             if "eqclasses" in uses:

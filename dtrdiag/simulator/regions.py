@@ -8,7 +8,7 @@ nothing, and decisions depend on it (Q-stale-region in docs/semantics.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dtrdiag.simulator.graph import StorageGraph
 
@@ -54,8 +54,11 @@ class Regions:
         self.forward = _Direction(graph, graph.children)
         self.backward = _Direction(graph, graph.parents)
 
-    def called(self, storages: Iterable[int]) -> None:
+    def called(self, inputs: Sequence[int], outputs: Sequence[int], fresh: Sequence[int]) -> None:
         """New tensors refresh nothing (Q-stale-region)."""
+
+    def detached(self, storage: int) -> None:
+        """A storage that leaves the graph refreshes nothing either."""
 
     def became_resident(self, storages: Iterable[int]) -> None:
         """Rebuild the regions of these storages, then those that see them at their edge."""

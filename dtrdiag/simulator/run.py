@@ -6,6 +6,8 @@ import time
 import weakref
 from collections.abc import Iterable, Sequence
 
+import attrs
+
 import dtrdiag
 from dtrdiag.errors import SimulationError
 from dtrdiag.events import records
@@ -160,5 +162,7 @@ def _end(machine: Machine, outcome: str) -> records.End:
 def _fields(event: records.RunHeader | records.End) -> tuple[object, ...]:
     """Field values in order of definition, without `seq` and `extra`."""
     return tuple(
-        getattr(event, name) for name in event.__slots__ if name not in ("seq", "extra", "__weakref__")
+        getattr(event, field.name)
+        for field in attrs.fields(type(event))
+        if field.name not in ("seq", "extra")
     )

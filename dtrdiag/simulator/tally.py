@@ -24,8 +24,10 @@ class Tally:
         self._lines: list[str] = []
         self._sha256 = hashlib.sha256()
 
-    def executed(self, op: int, cost_ns: int, first: bool) -> None:
-        """Count one execution."""
+    def executed(self, op: int, cost_ns: int, first: bool, memory_bytes: int) -> None:
+        """Count one execution, and the memory in use during it."""
+        if memory_bytes > self.max_memory_bytes:
+            self.max_memory_bytes = memory_bytes
         if first:
             self.computes += 1
             self._decide(f"C {op}\n")
