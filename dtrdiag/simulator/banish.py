@@ -11,7 +11,8 @@ from typing import Any
 
 from dtrdiag.errors import SimulationError
 from dtrdiag.events import records
-from dtrdiag.simulator.machine import NO_DETAILS, Frame, Machine
+from dtrdiag.simulator.frames import Frame
+from dtrdiag.simulator.machine import NO_DETAILS, Machine
 
 
 class BanishingMachine(Machine):

@@ -13,51 +13,23 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import attrs
-
 from dtrdiag.events import records
 from dtrdiag.hooks import Emitter
 from dtrdiag.ids import OpId, StorageId, TensorId
 from dtrdiag.simulator.chooser import Chooser
 from dtrdiag.simulator.config import PendingOp, Stop
+from dtrdiag.simulator.frames import Frame, Stopped
 from dtrdiag.simulator.graph import ABSENT, PINNED, RESIDENT
 from dtrdiag.simulator.pool import StorageTable
 from dtrdiag.simulator.tally import Tally
 from dtrdiag.trace.model import Step, Trace
 
 # Plain integers: comparing with members of an enum costs more than most steps do.
-_CALL, _CONSTANT, _RETAIN, _RELEASE = map(int, (Step.CALL, Step.CONSTANT, Step.RETAIN, Step.RELEASE))
+_CALL, _CONSTANT = int(Step.CALL), int(Step.CONSTANT)
+_RETAIN, _RELEASE = int(Step.RETAIN), int(Step.RELEASE)
 
 NO_DETAILS: tuple[object, ...] = (None, None, None, ())
 """Op, score, pool size and candidates of an eviction that made no room for anyone."""
-
-
-class Stopped(Exception):  # noqa: N818 - a way to end a run, not an error
-    """The run ended early; `outcome` is "oom" or "thrashed"."""
-
-    def __init__(self, outcome: str) -> None:
-        super().__init__(outcome)
-        self.outcome = outcome
-
-
-@attrs.define(eq=False)
-class Frame:
-    """One op of the pending stack: an execution that waits for its inputs, or for room."""
-
-    op: int
-    tensor: int
-    """The output that is wanted."""
-    first: bool
-    inputs: list[int]
-    missing: list[int]
-    """Inputs undefined when the op was pushed, in order; `found` of them are locked by now."""
-    seq: int
-    """`seq` of the op's `materialise` event."""
-    found: int = 0
-    held: list[int] = attrs.field(factory=list)
-    """Storages locked by this op, in order, once per lock."""
-    defined: list[int] = attrs.field(factory=list)
-    """What its execution defined: the wanted output, then siblings by index."""
 
 
 class Machine:
@@ -106,7 +78,9 @@ class Machine:
         self._cost_ns: list[int] = trace.op_cost_ns.tolist()
         self._outputs = [range(a, b) for a, b in pairwise(trace.output_start.tolist())]
         inputs = trace.input_tensor.tolist()
-        self._inputs = [inputs[a:b] for a, b in pairwise(trace.input_start.tolist())]
+        self._inputs: list[list[int]] = [
+            inputs[a:b] for a, b in pairwise(trace.input_start.tolist())
+        ]
         self._tensor_bytes: list[int] = trace.tensor_size_bytes.tolist()
         self._op_bytes = [sum(self._tensor_bytes[t] for t in outputs) for outputs in self._outputs]
         self._storage: list[int] = trace.tensor_storage.tolist()

@@ -2,7 +2,7 @@
 
 The policies of the literature are made of factors: a cost over, each on or off, size and staleness.
 They are declared as `Factors`, so that every engine can implement them in its own way. Any other
-policy is a function of the pool that returns one score per storage, the lowest of which is evicted::
+policy is a function of the pool that returns one score per storage; the lowest is evicted::
 
     @policy("cheap-large-old", doc="compute / (size x staleness ** 2)")
     def cheap_large_old(pool: Pool) -> Quotient:

@@ -1,9 +1,9 @@
 """What e* costs: cached evicted regions, refreshed exactly when simrd refreshes them.
 
-Every storage has a forward and a backward region: *interior* (non-resident storages reached through
-non-resident ones), *frontier* (resident storages at the edge), and the interior's cost. Caching
-makes e* affordable and also makes it stale: creating tensors and growing a storage's compute refresh
-nothing, and decisions depend on it (Q-stale-region in docs/semantics.md).
+Every storage has a forward and a backward region: *interior* (non-resident storages reached
+through non-resident ones), *frontier* (resident storages at the edge), and the interior's cost.
+Caching makes e* affordable and also makes it stale: creating tensors and growing a storage's
+compute refresh nothing, and decisions depend on it (Q-stale-region in docs/semantics.md).
 """
 
 from __future__ import annotations

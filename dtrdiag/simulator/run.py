@@ -50,7 +50,7 @@ def simulate(trace: Trace, config: RunConfig, hooks: Hooks | None = None) -> Run
     seconds = time.perf_counter() - started
     end = _end(machine, outcome)
     if emit:
-        end = records.End(emit(records.End, *_fields(end)), *_fields(end))
+        end = attrs.evolve(end, seq=emit(records.End, *_fields(end)))
     return RunResult(header, end, machine.stop, "python", seconds)
 
 

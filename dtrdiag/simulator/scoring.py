@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 
@@ -116,20 +117,24 @@ def choose_from(storages: Sequence[int], answer: object, candidates: int, policy
             f"policy {policy!r} returned {len(scores)} scores for a pool of {len(storages)}"
         )
     for storage, score in zip(storages, scores, strict=True):
-        if score != score:  # noqa: PLR0124 - nan is the one number unequal to itself
+        if score != score:  # nan is the one number unequal to itself
             raise PolicyError(f"policy {policy!r} returned nan for storage {storage}")
     return choose(storages, scores, candidates)
 
 
+def _values(column: Any) -> list[Any]:
+    return list(column.tolist() if hasattr(column, "tolist") else column)
+
+
 def _integers(column: object) -> list[int]:
-    values = column.tolist() if hasattr(column, "tolist") else list(column)  # type: ignore[call-overload]
+    values = _values(column)
     if not all(type(value) is int for value in values):
         raise TypeError("a Quotient is made of integers")
     return values
 
 
 def _numbers(column: object) -> list[Number]:
-    values = column.tolist() if hasattr(column, "tolist") else list(column)  # type: ignore[call-overload]
+    values = _values(column)
     if not all(isinstance(value, (int, float)) for value in values):
         raise TypeError("scores are numbers")
     return values

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Sequence
 
 from dtrdiag.errors import TraceError
-from dtrdiag.trace.model import CONSTANT_NAME, Instruction, Step, Trace
+from dtrdiag.trace.model import CONSTANT_NAME, Instruction, Step, Trace, column
 
 MAX_BYTES = 1 << 50
 """Largest size of one tensor (1 PiB). With fewer than 2**13 such tensors sums stay in 64 bits."""
@@ -172,27 +172,27 @@ class TraceBuilder:
             name=self.name,
             path=self.path,
             sha256=sha256,
-            op_name=self._op_name,
-            op_cost_ns=self._op_cost,
-            input_start=self._input_start,
-            input_tensor=self._input_tensor,
-            output_start=self._output_start,
-            tensor_name=self._tensor_name,
-            tensor_alias=self._alias,
-            tensor_size_bytes=self._size,
-            tensor_memory_bytes=self._memory,
-            tensor_storage=self._storage,
-            step_kind=kinds,
-            step_operand=operands,
-            step_line=lines,
-            preamble=preamble,
-            instruction_kind=instructions,
-            instruction_operand=instruction_operands,
-            instruction_source=instruction_sources,
-            input_name=self._input_name,
-            mutate_start=self._mutate_start,
-            mutate_index=self._mutate_index,
-            names=self._name_id,
+            op_name=tuple(self._op_name),
+            op_cost_ns=column(self._op_cost),
+            input_start=column(self._input_start),
+            input_tensor=column(self._input_tensor),
+            output_start=column(self._output_start),
+            tensor_name=tuple(self._tensor_name),
+            tensor_alias=column(self._alias),
+            tensor_size_bytes=column(self._size),
+            tensor_memory_bytes=column(self._memory),
+            tensor_storage=column(self._storage),
+            step_kind=column(kinds),
+            step_operand=column(operands),
+            step_line=column(lines),
+            preamble=tuple(preamble),
+            instruction_kind=column(instructions),
+            instruction_operand=column(instruction_operands),
+            instruction_source=column(instruction_sources),
+            input_name=column(self._input_name),
+            mutate_start=column(self._mutate_start),
+            mutate_index=column(self._mutate_index),
+            names=tuple(self._name_id),
         )
 
     def error(self, what: str) -> TraceError:
@@ -284,9 +284,9 @@ class TraceBuilder:
         return self._name_id.setdefault(name, len(self._name_id))
 
     def _step(self, kind: Step, operand: int) -> None:
-        for column, value in zip(self._steps, (kind, operand, self.line), strict=True):
-            column.append(value)
+        for part, value in zip(self._steps, (kind, operand, self.line), strict=True):
+            part.append(value)
 
     def _instruction(self, kind: Instruction, operand: int, source: int = -1) -> None:
-        for column, value in zip(self._instructions, (kind, operand, source), strict=True):
-            column.append(value)
+        for part, value in zip(self._instructions, (kind, operand, source), strict=True):
+            part.append(value)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 from functools import cached_property
+from typing import Any
 
 import attrs
 import numpy as np
@@ -49,24 +50,19 @@ class Step(enum.IntEnum):
     """The tensor is wanted at the end: rematerialise it if undefined, then pin it."""
 
 
-def _column(values: object) -> Ints:
+def column(values: npt.ArrayLike) -> Ints:
+    """A read-only column of integers."""
     array = np.array(values, dtype=np.int64)
     array.flags.writeable = False
     return array
 
 
-def _columns(value: object) -> Ints:
-    return value if isinstance(value, np.ndarray) and not value.flags.writeable else _column(value)
+def _array_field() -> Any:
+    return attrs.field(eq=attrs.cmp_using(eq=np.array_equal), repr=False)
 
 
-def _array_field() -> Ints:
-    field: Ints = attrs.field(converter=_columns, eq=attrs.cmp_using(eq=np.array_equal), repr=False)
-    return field
-
-
-def _tuple_field() -> tuple[str, ...]:
-    field: tuple[str, ...] = attrs.field(converter=tuple, repr=False)
-    return field
+def _tuple_field() -> Any:
+    return attrs.field(repr=False)
 
 
 @attrs.frozen(slots=False, hash=False)
