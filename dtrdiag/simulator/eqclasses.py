@@ -58,13 +58,12 @@ class EquivalenceClasses:
             if root != own:
                 self.parent[root] = own
                 self.value_ns[own] += self.value_ns[root]
-        for neighbour in self.graph.neighbours(storage):
+        for neighbour in self.graph.observers_of(storage):
             self.near[neighbour].add(storage)
 
     def detached(self, storage: int) -> None:
         """A storage leaves the graph; its cost stays in its class."""
         self._leave(storage)
-        self.near[storage] = set()
 
     def sums_ns(self, storages: Iterable[int]) -> list[int]:
         """[storages] compute plus the values of the distinct classes next to each storage."""
@@ -81,7 +80,7 @@ class EquivalenceClasses:
         return sums
 
     def _leave(self, storage: int) -> None:
-        for neighbour in self.graph.neighbours(storage):
+        for neighbour in self.graph.observers_of(storage):
             self.near[neighbour].discard(storage)
 
     def _node(self, value_ns: int) -> int:

@@ -34,18 +34,23 @@ class StorageGraph:
                     self.parents[output][parent] = None
 
     def detach(self, storage: int) -> None:
-        """Remove a storage with all its edges."""
-        for parent in self.parents[storage]:
-            del self.children[parent][storage]
-        for child in self.children[storage]:
-            del self.parents[child][storage]
-        self.parents[storage] = {}
-        self.children[storage] = {}
+        """Make other storages forget a banished one.
 
-    def neighbours(self, storage: int) -> Iterator[int]:
-        """Parents and children; one that is both comes twice."""
-        yield from self.parents[storage]
-        yield from self.children[storage]
+        It keeps its own edges, which count if it comes back (Q-banished-sibling).
+        """
+        for parent in self.parents[storage]:
+            self.children[parent].pop(storage, None)
+        for child in self.children[storage]:
+            self.parents[child].pop(storage, None)
+
+    def observers_of(self, storage: int) -> Iterator[int]:
+        """Storages that have this one as a parent or child; one that has both comes twice."""
+        for parent in self.parents[storage]:
+            if storage in self.children[parent]:
+                yield parent
+        for child in self.children[storage]:
+            if storage in self.parents[child]:
+                yield child
 
     def walk(self, base: int, edges: list[dict[int, None]]) -> tuple[set[int], set[int]]:
         """The evicted neighbourhood of a storage in one direction.
