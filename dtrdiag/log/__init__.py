@@ -1,1 +1,6 @@
-"""How an event log is read, and what state a run was in, from the log alone."""
+"""Reading event logs: the state at any point (`Replay`) and the rules of a log (`verify`)."""
+
+from dtrdiag.log.replay import Replay
+from dtrdiag.log.state import Frame, Tally
+
+__all__ = ["Frame", "Replay", "Tally"]
