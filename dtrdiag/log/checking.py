@@ -10,7 +10,7 @@ import attrs
 from dtrdiag.events.records import Event, OpDefined, OutputRequested, RunHeader
 from dtrdiag.ids import OpId, StorageId, TensorId
 from dtrdiag.log.replay import Replay
-from dtrdiag.log.rules import MAX_PROBLEMS, Problem
+from dtrdiag.log.rules import Problem
 
 
 class Due(NamedTuple):
@@ -85,11 +85,6 @@ class Checking:
     def report(self, rule: str, event: Event, message: str) -> None:
         """Note a broken rule."""
         self.problems.append(Problem(event.seq, rule, f"{event.kind}: {message}"))
-
-    @property
-    def full(self) -> bool:
-        """Whether enough problems were found."""
-        return len(self.problems) >= MAX_PROBLEMS
 
     def expect(self, rule: str, event: Event, what: str, found: object, expected: object) -> None:
         """Note a broken rule unless a figure is as expected."""

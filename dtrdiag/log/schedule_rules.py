@@ -82,7 +82,7 @@ class ScheduleRules(Checking):
         if event.cost_ns < 0:
             self.report("op-ids", event, f"negative cost {event.cost_ns}")
         inputs = {state.storage_of[tensor] for tensor in event.inputs}
-        if self.banishing and not inputs.isdisjoint(state.banished):
+        if self.banishing and any(storage in state.banished for storage in inputs):
             self.report("banish", event, "an input was freed for good")
         for tensor, storage, size in zip(
             event.outputs, event.storages, event.sizes_bytes, strict=True

@@ -27,7 +27,7 @@ from dtrdiag.events.records import (
 )
 from dtrdiag.log.checking import Due
 from dtrdiag.log.eviction_rules import EvictionRules
-from dtrdiag.log.rules import Problem, Verification
+from dtrdiag.log.rules import MAX_PROBLEMS, Problem, Verification
 
 
 def verify(events: Iterable[Event], *, complete: bool = True) -> Verification:
@@ -43,22 +43,23 @@ def verify(events: Iterable[Event], *, complete: bool = True) -> Verification:
     Complexity: linear in the log; a banishment, in its dependents.
     """
     verifier = Verifier()
+    problems = verifier.problems
     count = 0
     try:
         for event in events:
             verifier.feed(event)
             count += 1
-            if verifier.full:
+            if len(problems) >= MAX_PROBLEMS:
                 break
     except LogError as error:
-        verifier.problems.append(Problem(verifier.next_seq, "readable", str(error)))
+        problems.append(Problem(verifier.next_seq, "readable", str(error)))
     finished = verifier.state.end is not None
     if not count:
-        verifier.problems.append(Problem(0, "header-first", "the log has no events"))
-    elif complete and not finished and not verifier.full:
+        problems.append(Problem(0, "header-first", "the log has no events"))
+    elif complete and not finished and len(problems) < MAX_PROBLEMS:
         message = f"the log stops after {count} events without an end event"
-        verifier.problems.append(Problem(verifier.next_seq, "end", message))
-    return Verification(count, finished, tuple(verifier.problems))
+        problems.append(Problem(verifier.next_seq, "end", message))
+    return Verification(count, finished, tuple(problems))
 
 
 class Verifier(EvictionRules):
