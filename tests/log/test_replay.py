@@ -18,6 +18,10 @@ def replayed(events):
     return replay
 
 
+def state_at(events, seq):
+    return Replay.at(events, seq)
+
+
 def test_before_any_event_memory_is_empty_and_the_clock_shows_1():
     replay = Replay()
     assert (replay.seq, replay.memory_bytes, replay.clock_ns) == (-1, 0, 1)
@@ -26,7 +30,7 @@ def test_before_any_event_memory_is_empty_and_the_clock_shows_1():
 
 
 def test_a_called_op_has_outputs_that_are_referenced_but_not_defined(eager_log):
-    replay = Replay.at(eager_log, 6)
+    replay = state_at(eager_log, 6)
     assert replay.ops[1].name == "f"
     assert replay.references == {0: 1, 1: 1}
     assert replay.defined == {0}
@@ -37,7 +41,7 @@ def test_a_called_op_has_outputs_that_are_referenced_but_not_defined(eager_log):
 
 
 def test_a_pending_op_is_on_the_stack_with_its_locks(eager_log):
-    replay = Replay.at(eager_log, 8)
+    replay = state_at(eager_log, 8)
     (frame,) = replay.pending
     assert (frame.op, frame.tensor, frame.reason, frame.seq) == (1, 1, "first", 7)
     assert frame.locked == [0]
@@ -47,24 +51,24 @@ def test_a_pending_op_is_on_the_stack_with_its_locks(eager_log):
 
 
 def test_an_executed_op_stays_on_the_stack_until_the_schedule_goes_on(eager_log):
-    executed = Replay.at(eager_log, 10)
+    executed = state_at(eager_log, 10)
     assert executed.pending[-1].executed_seq == 10
     assert (executed.memory_bytes, executed.clock_ns) == (16, 6)
     assert list(executed.pool) == [1]
-    unlocked = Replay.at(eager_log, 11)
+    unlocked = state_at(eager_log, 11)
     assert unlocked.pending[-1].locked == []
-    assert Replay.at(eager_log, 12).pending == []
+    assert state_at(eager_log, 12).pending == []
 
 
 def test_a_pinned_storage_never_returns_to_the_pool(eager_log):
-    replay = Replay.at(eager_log, 11)
+    replay = state_at(eager_log, 11)
     assert replay.pins == {0: "constant"}
     assert 0 not in replay.pool
     assert 0 not in replay.locks
 
 
 def test_an_eviction_undefines_the_tensors_and_frees_the_bytes(eager_log):
-    replay = Replay.at(eager_log, 16)
+    replay = state_at(eager_log, 16)
     assert 1 not in replay.resident
     assert 1 not in replay.defined
     assert (replay.memory_bytes, list(replay.pool)) == (6, [])
@@ -91,7 +95,7 @@ def test_the_digest_can_be_read_at_any_time_without_changing_it(eager_log):
 
 
 def test_banishing_drops_locks_and_cuts_the_storage_out_of_the_graph(banish_log):
-    before, after = Replay.at(banish_log, 29), Replay.at(banish_log, 31)
+    before, after = state_at(banish_log, 29), state_at(banish_log, 31)
     assert before.inputs[1] == (0, 1)
     assert after.inputs[1] == (1,)
     assert after.banished == {3: 22, 0: 31}
@@ -120,12 +124,12 @@ def test_locks_dropped_by_banishing_leave_the_frame_as_well(banish_log):
 @pytest.mark.parametrize("seq", [-1, 30, 10**9])
 def test_a_seq_that_the_log_does_not_have_is_refused(eager_log, seq):
     with pytest.raises(UsageError, match=f"no event {seq}"):
-        Replay.at(eager_log, seq)
+        state_at(eager_log, seq)
 
 
 def test_reading_stops_at_the_event_asked_for(eager_log):
     events = iter(eager_log)
-    Replay.at(events, 5)
+    state_at(events, 5)
     assert next(events).seq == 6
 
 
@@ -142,7 +146,7 @@ def test_reading_stops_at_the_event_asked_for(eager_log):
     ids=["storage", "holder", "not resident", "op", "reference", "sizes"],
 )
 def test_an_event_about_something_unknown_is_a_log_error(eager_log, seq, changes):
-    replay = Replay.at(eager_log, seq - 1)
+    replay = state_at(eager_log, seq - 1)
     with pytest.raises(LogError, match=f"event {seq} "):
         replay.apply(attrs.evolve(eager_log[seq], **changes))
 
@@ -202,4 +206,4 @@ def test_the_frontier_is_readable_after_an_out_of_memory_stop(busy_trace, record
 def test_constants_count_towards_memory_from_the_first_event_on(busy_trace, record_run):
     events = record_run(busy_trace)
     pins = [event.seq for event in events if event.kind == "pin"][:2]
-    assert Replay.at(events, pins[1]).memory_bytes == 12
+    assert state_at(events, pins[1]).memory_bytes == 12

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dtrdiag.errors import LogError, SimulationError, TraceError
-from dtrdiag.events import records
 from dtrdiag.log import RULES, verify
 from dtrdiag.simulator import baseline_peak_bytes
 from dtrdiag.trace import TraceBuilder
@@ -90,7 +89,7 @@ def traces(draw):
     return builder.build("0" * 64)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     trace=traces(),
     policy=st.sampled_from(["dtr", "dtr-eq", "dtr-local", "msps", "lru", "size", "none+stale"]),
@@ -121,7 +120,7 @@ def test_a_list_of_inputs_that_shrinks_while_it_is_walked_is_peculiar_to_simrd(b
 
 
 def test_another_runtime_may_give_every_lock_back(banish_log):
-    unlock = records.Unlock(33, 28, 1, 1, 0)
+    unlock = attrs.evolve(banish_log[29], seq=33, storage=1)
     moved = [attrs.evolve(e, seq=e.seq + 1) for e in banish_log[33:]]
     moved[1] = attrs.evolve(moved[1], cause_seq=34, locks=1)
     events = [attrs.evolve(banish_log[0], semantics="other"), *banish_log[1:33], unlock, *moved]
@@ -170,7 +169,7 @@ def test_every_problem_names_a_rule_of_the_table(eager_log):
 
 
 @settings(
-    max_examples=400,
+    max_examples=250,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -208,5 +207,6 @@ def whole_number_fields(event):
 
 def test_the_documentation_lists_every_rule_as_it_is():
     page = (Path(__file__).parents[2] / "docs" / "replay.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", page, flags=re.MULTILINE)
-    assert [row for row in listed if row[0] in RULES] == list(RULES.items())
+    _, checked = page.split("## What is checked")
+    listed = re.findall(r"^\| `(.+)` \| (.+) \|$", checked, flags=re.MULTILINE)
+    assert listed == list(RULES.items())
