@@ -17,7 +17,7 @@ import orjson
 from dtrdiag.errors import TraceError
 from dtrdiag.trace.builder import TraceBuilder
 from dtrdiag.trace.model import Instruction, Trace
-from dtrdiag.trace.source import ARCHIVE_SEPARATOR, read_bytes
+from dtrdiag.files import ARCHIVE_SEPARATOR, read_bytes
 
 START = "START"
 Line = dict[str, Any]
