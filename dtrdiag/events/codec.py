@@ -20,6 +20,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, cast
 
 from dtrdiag.errors import LogError, LogTooNewError, LogTooOldError
+from dtrdiag.events.construct import fast_constructor
 from dtrdiag.events.fields import FIELDS, INFINITIES, Field, Values
 from dtrdiag.events.records import (
     EVENT_TYPES,
@@ -39,27 +40,22 @@ class _Plan:
 
     def __init__(self, kind: str) -> None:
         fields = FIELDS[kind]
-        numbered = tuple(enumerate(fields))
         self.kind = kind
-        self.record: Callable[..., Event] = EVENT_TYPES[kind]
+        self.record: type[Any] = EVENT_TYPES[kind]
+        self.construct: Callable[..., Event] = fast_constructor(self.record)
         self.fields = fields
         self.keys = ("event", *(field.name for field in fields))
-        self.size = len(self.keys)
         # Both return one tuple: every kind has two fields or more.
         self.read: Callable[[Any], tuple[Any, ...]] = attrgetter("kind", *self.keys[1:])
         self.pick: Callable[[Any], tuple[Any, ...]] = itemgetter(*self.keys[1:])
-        self.choices = tuple((i, frozenset(f.choices)) for i, f in numbered if f.choices)
-        self.ints = tuple(i for i, f in numbered if len(f.items) == 1)
-        self.rows = tuple((i, f) for i, f in numbered if len(f.items) > 1)
-        self.reals = tuple(i for i, f in numbered if f.value and f.value.base is float)
-        self.plain = not (self.choices or self.ints or self.rows or self.reals)
+        self.reals = tuple(f.name for f in fields if f.value and f.value.base is float)
+        self.rows = tuple(f.name for f in fields if len(f.items) > 1)
         self.exact = not (self.rows or self.reals)
         # Type tuples that passed the slow check once; at most one per combination of nulls.
         self.accepted: set[tuple[type, ...]] = set()
 
 
-_PLANS = {kind: _Plan(kind) for kind in EVENT_TYPES}
-_PLAN_OF: dict[type[Any], _Plan] = {record: _PLANS[kind] for kind, record in EVENT_TYPES.items()}
+_PLAN_OF = {record: _Plan(kind) for kind, record in EVENT_TYPES.items()}
 
 
 def encode(event: Event) -> dict[str, Any]:
@@ -72,7 +68,7 @@ def encode(event: Event) -> dict[str, Any]:
         LogError: a nan, or a field in `extra` that would hide one of the record's own.
     """
     plan = _PLAN_OF[type(event)]
-    fields = dict(zip(plan.keys, plan.read(event), strict=True))
+    fields = dict(zip(plan.keys, plan.read(event), strict=False))
     if not plan.exact:
         _encode_reals(plan, fields)
     if event.extra:
@@ -84,12 +80,10 @@ def encode(event: Event) -> dict[str, Any]:
 
 
 def _encode_reals(plan: _Plan, fields: dict[str, Any]) -> None:
-    for index in plan.reals:
-        name = plan.keys[index + 1]
+    for name in plan.reals:
         if type(fields[name]) is float:
             fields[name] = _encode_real(plan.kind, name, fields[name])
-    for index, _field in plan.rows:
-        name = plan.keys[index + 1]
+    for name in plan.rows:
         if fields[name]:
             fields[name] = tuple(
                 tuple(_encode_real(plan.kind, name, value) for value in row)
@@ -117,45 +111,58 @@ def decode(mapping: Mapping[str, Any]) -> Event:
             none of the choices. The message names kind and field.
     """
     try:
-        plan = _PLANS[mapping["event"]]
+        decoder = _DECODERS[mapping["event"]]
     except (KeyError, TypeError):
         raise _no_kind(mapping) from None
-    # Nearly every event takes this way: all fields there, no others, types seen before. Whatever
-    # does not is decided by `_decode_field`, one field at a time.
-    if len(mapping) == plan.size:
+    return decoder(mapping)
+
+
+def _decoder(plan: _Plan) -> Callable[[Mapping[str, Any]], Event]:
+    """The quick way for one kind: all fields there, no others, types seen before.
+
+    Nearly every event takes it. Whatever does not fit is decided one field at a time by
+    `_decode_with_care`, so this one may give up anywhere.
+    """
+    size, pick, accepted, construct = len(plan.keys), plan.pick, plan.accepted, plan.construct
+    numbered = tuple(enumerate(plan.fields))
+    ints = tuple(i for i, field in numbered if len(field.items) == 1)
+    choices = tuple((i, frozenset(field.choices)) for i, field in numbered if field.choices)
+    reals = tuple(i for i, field in numbered if field.name in plan.reals)
+    rows = tuple((i, field) for i, field in numbered if field.name in plan.rows)
+    plain = not (ints or choices or reals or rows)
+
+    def quick(mapping: Mapping[str, Any]) -> Event:
+        if len(mapping) != size:
+            return _decode_with_care(plan, mapping)
         try:
-            values = plan.pick(mapping)
+            values = pick(mapping)
         except KeyError:
             return _decode_with_care(plan, mapping)
-        if tuple(map(type, values)) in plan.accepted:
-            if plan.plain:
-                return plan.record(*values)
-            event = _decode_checked_types(plan, list(values))
-            if event is not None:
-                return event
-    return _decode_with_care(plan, mapping)
+        if tuple(map(type, values)) not in accepted:
+            return _decode_with_care(plan, mapping)
+        if plain:
+            return construct(*values)
+        row = list(values)
+        for index, allowed in choices:
+            if row[index] not in allowed:
+                return _decode_with_care(plan, mapping)
+        for index in ints:
+            items = row[index]
+            if not _ONLY_INT.issuperset(map(type, items)):
+                return _decode_with_care(plan, mapping)
+            row[index] = tuple(items)
+        for index in reals:
+            # An infinity by name, or nan, the only number that differs from itself.
+            if type(row[index]) is str or row[index] != row[index]:
+                return _decode_with_care(plan, mapping)
+        for index, field in rows:
+            row[index] = _decode_field(plan.kind, field, row[index]) if row[index] else ()
+        return construct(*row)
+
+    return quick
 
 
-def _decode_checked_types(plan: _Plan, values: list[Any]) -> Event | None:
-    """The event, or None where something remains that needs the slow way."""
-    for index, allowed in plan.choices:
-        if values[index] not in allowed:
-            return None
-    for index in plan.ints:
-        value = values[index]
-        if value and set(map(type, value)) != _ONLY_INT:
-            return None
-        values[index] = tuple(value)
-    for index in plan.reals:
-        value = values[index]
-        if type(value) is str or (type(value) is float and not math.isfinite(value)):
-            return None
-    for index, field in plan.rows:
-        if values[index]:
-            values[index] = _decode_field(plan.kind, field, values[index])
-        else:
-            values[index] = ()
-    return plan.record(*values)
+_DECODERS = {plan.kind: _decoder(plan) for plan in _PLAN_OF.values()}
 
 
 def _decode_with_care(plan: _Plan, mapping: Mapping[str, Any]) -> Event:
@@ -172,9 +179,9 @@ def _decode_with_care(plan: _Plan, mapping: Mapping[str, Any]) -> Event:
             values.append(field.default)
     known = set(plan.keys)
     extra = {name: value for name, value in mapping.items() if name not in known}
-    if not extra and len(mapping) == plan.size and plan.record is not RunHeader:
+    if not extra and len(mapping) == len(plan.keys) and plan.record is not RunHeader:
         plan.accepted.add(tuple(map(type, plan.pick(mapping))))
-    return plan.record(*values, extra=extra)
+    return plan.construct(*values, extra=extra)
 
 
 def header_version(mapping: Mapping[str, Any]) -> tuple[int, int]:
