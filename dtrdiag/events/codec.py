@@ -86,8 +86,7 @@ def _encode_reals(plan: _Plan, fields: dict[str, Any]) -> None:
     for name in plan.rows:
         if fields[name]:
             fields[name] = tuple(
-                tuple(_encode_real(plan.kind, name, value) for value in row)
-                for row in fields[name]
+                tuple(_encode_real(plan.kind, name, value) for value in row) for row in fields[name]
             )
 
 

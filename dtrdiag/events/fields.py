@@ -1,7 +1,7 @@
 """What each field of each event may hold, read off the annotations of `records`.
 
-The codec, the JSON Schema and the tables of `docs/events.md` are derived from these descriptions, so
-that none of them can say something else than the records do.
+The codec, the JSON Schema and the tables of `docs/events.md` are derived from these descriptions,
+so that none of them can say something else than the records do.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def fields_of(record: type[Any]) -> tuple[Field, ...]:
 
 
 def _describe(attribute: attrs.Attribute[Any], hint: Any) -> Field:
-    value, items = None, ()
+    value: Values | None = None
+    items: tuple[Values, ...] = ()
     if typing.get_origin(hint) is tuple:
         # Only lists of any length: the second argument is the ellipsis.
         item = typing.get_args(hint)[0]

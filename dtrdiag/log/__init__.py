@@ -1,4 +1,4 @@
-"""Logs: reading the events of a run back, from any runtime that wrote them."""
+"""How an event log is read, and what state a run was in, from the log alone."""
 
 from dtrdiag.log.reader import LogReader, open_log, read_events
 
