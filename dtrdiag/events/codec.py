@@ -180,7 +180,7 @@ def _decode_with_care(plan: _Plan, mapping: Mapping[str, Any]) -> Event:
     extra = {name: value for name, value in mapping.items() if name not in known}
     if not extra and len(mapping) == len(plan.keys) and plan.record is not RunHeader:
         plan.accepted.add(tuple(map(type, plan.pick(mapping))))
-    return plan.construct(*values, extra=extra)
+    return cast(Event, plan.record(*values, extra=extra))
 
 
 def header_version(mapping: Mapping[str, Any]) -> tuple[int, int]:

@@ -9,7 +9,9 @@ import attrs
 
 
 def fast_constructor(record: type[Any]) -> Callable[..., Any]:
-    """A callable with the record's own signature and result, at a third of the cost.
+    """A callable that takes all fields by position, in order of definition and without `extra`.
+
+    It returns what the record's own constructor would, at a third of the cost.
 
     The `__init__` of a frozen class has to go round its own `__setattr__` for every field. Here a
     twin that is not frozen is filled by plain assignment and then turned into the record, which
@@ -24,8 +26,8 @@ def fast_constructor(record: type[Any]) -> Callable[..., Any]:
         type(record.__name__, (record,), body), eq=False, repr=False, on_setattr=None
     )
 
-    def construct(*values: Any, **named: Any) -> Any:
-        made = twin(*values, **named)
+    def construct(*values: Any) -> Any:
+        made = twin(*values)
         made.__class__ = record
         return made
 

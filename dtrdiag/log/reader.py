@@ -79,25 +79,26 @@ class LogReader:
         last: Event | None = None
         last_seq = -1
         number = 0
-        for number, line, whole in _lines(self.path):
-            if type(last) is End:
-                raise self._error("something follows the end event", number)
-            try:
-                fields = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                if whole:
-                    raise self._error(f"not JSON: {error}", number) from None
-                self.problem = f"cut in line {number}, after the event with seq {last_seq}"
-                return
-            try:
-                last = decode(fields)
-            except LogError as error:
-                if not (newer and is_unknown_kind(fields)):
-                    raise self._at(error, number) from None
-                last_seq = self._pass_over(fields, last_seq, number)
-                continue
-            last_seq = last.seq
-            yield last
+        for lines, whole in _lines(self.path):
+            for number, line in enumerate(lines, number + 1):  # noqa: B020 - goes on counting
+                if type(last) is End:
+                    raise self._error("something follows the end event", number)
+                try:
+                    fields = orjson.loads(line)
+                except orjson.JSONDecodeError as error:
+                    if whole:
+                        raise self._error(f"not JSON: {error}", number) from None
+                    self.problem = f"cut in line {number}, after the event with seq {last_seq}"
+                    return
+                try:
+                    last = decode(fields)
+                except LogError as error:
+                    if not (newer and is_unknown_kind(fields)):
+                        raise self._at(error, number) from None
+                    last_seq = self._pass_over(fields, last_seq, number)
+                    continue
+                last_seq = last.seq
+                yield last
         self.complete = type(last) is End
         if not self.complete:
             self.problem = (
@@ -105,7 +106,7 @@ class LogReader:
             )
 
     def _read_header(self) -> RunHeader:
-        for _, line, whole in _lines(self.path):
+        for (line, *_), whole in _lines(self.path):
             try:
                 fields = orjson.loads(line)
             except orjson.JSONDecodeError:
@@ -139,22 +140,21 @@ class LogReader:
         return type(error)(error.what, path=self.path, line=line)
 
 
-def _lines(path: str) -> Iterator[tuple[int, bytes, bool]]:
-    """Line number from 1, the line without its newline, and whether it had one."""
-    number = 0
+def _lines(path: str) -> Iterator[tuple[list[bytes], bool]]:
+    """One or more lines without their newlines, and whether they had one; all but the last do."""
+    number = 1
     rest = b""
     for chunk in _chunks(path):
         lines = (rest + chunk).split(b"\n")
         rest = lines.pop()
-        for line in lines:
-            number += 1
-            yield number, line, True
+        if lines:
+            number += len(lines)
+            yield lines, True
         if len(rest) > MAX_LINE_BYTES:
-            raise LogError(
-                f"a line longer than {MAX_LINE_BYTES >> 20} MiB", path=path, line=number + 1
-            )
+            what = f"a line longer than {MAX_LINE_BYTES >> 20} MiB"
+            raise LogError(what, path=path, line=number)
     if rest:
-        yield number + 1, rest, False
+        yield [rest], False
 
 
 def _chunks(path: str) -> Iterator[bytes]:
