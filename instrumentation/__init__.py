@@ -2,5 +2,10 @@
 
 # This folder stands at the root of the repository, so Python would load it from there as a second
 # package of its own, whose classes would not be equal to the installed ones.
-if not __name__.startswith("dtrdiag."):
+if __name__ != "dtrdiag.instrumentation":
     raise ImportError("import dtrdiag.instrumentation, not instrumentation")
+
+from dtrdiag.instrumentation.jsonl import JsonlWriter
+from dtrdiag.instrumentation.recorder import EventRecorder
+
+__all__ = ["EventRecorder", "JsonlWriter"]

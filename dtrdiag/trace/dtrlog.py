@@ -15,9 +15,9 @@ from typing import Any
 import orjson
 
 from dtrdiag.errors import TraceError
+from dtrdiag.files import ARCHIVE_SEPARATOR, read_bytes
 from dtrdiag.trace.builder import TraceBuilder
 from dtrdiag.trace.model import Instruction, Trace
-from dtrdiag.trace.source import ARCHIVE_SEPARATOR, read_bytes
 
 START = "START"
 Line = dict[str, Any]

@@ -22,11 +22,21 @@ def build(*lines: Line) -> Trace:
     return builder.build("0" * 64)
 
 
-def chain(length: int, size: int = 10, cost: int = 1) -> Trace:
-    """x0 constant, x1 = f(x0), ..., each released once its successor exists, the last kept."""
+def chain(length: int, size: int = 10, cost: int = 1, backward: bool = False) -> Trace:
+    """x0 constant, x1 = f(x0), ..., all wanted at the end.
+
+    With backward: gradients g_n ... g_1 follow, g_i = b(g_(i+1), x_i), each tensor released after
+    its last use, g_1 wanted at the end.
+    """
     lines: list[Line] = [("constant", "x0", size)]
     for i in range(1, length + 1):
         lines.append(("call", [f"x{i}"], "f", [f"x{i - 1}"], cost, [size], [-1]))
+    if backward:
+        previous = f"x{length}"
+        for i in range(length - 1, 0, -1):
+            lines.append(("call", [f"g{i}"], "b", [previous, f"x{i}"], cost, [size], [-1]))
+            lines += [("release", previous), ("release", f"x{i}")]
+            previous = f"g{i}"
     return build(*lines)
 
 

@@ -18,7 +18,7 @@ def of_kind(events, kind):
 
 def test_room_is_made_one_eviction_at_a_time_and_each_check_is_logged(chain_of, run, decisions):
     result, events = run(chain_of(3), policy="lru", budget_bytes=30)
-    assert decisions(events) == "C0 C1 C2 E1 C3 R1"
+    assert decisions(events) == "C0 C1 C2 E1 C3 E2 R1 E3 R2"
     checks = [(e.op, e.memory_bytes, e.requested_bytes, e.fits) for e in of_kind(events, "fit")]
     assert checks[:5] == [
         (0, 0, 10, True),
@@ -199,8 +199,8 @@ def test_a_run_stops_once_rematerialisation_exceeds_the_limit(chain_of, run):
 
 
 def test_a_remat_leads_back_to_the_op_that_asked_for_it(chain_of, run):
-    trace = chain_of(12)
-    _, events = run(trace, policy="dtr", budget_bytes=130, overhead_limit=None)
+    trace = chain_of(12, backward=True)
+    _, events = run(trace, policy="lru", budget_bytes=60, overhead_limit=None)
     by_seq = {event.seq: event for event in events}
     assert [event.seq for event in events] == list(range(len(events)))
     remats = of_kind(events, "rematerialise")

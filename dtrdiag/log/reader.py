@@ -1,0 +1,175 @@
+"""Which events a log holds, read one at a time, and whether the log is whole.
+
+A log may be cut anywhere, since the program that writes it may be killed at any moment. What was
+written whole is read, and `LogReader.complete` and `LogReader.problem` say what is missing. What
+no cut explains is an error that names file and line.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any, cast
+
+import orjson
+import zstandard
+
+from dtrdiag.errors import LogError
+from dtrdiag.events.codec import decode, header_version, is_unknown_kind
+from dtrdiag.events.records import SCHEMA_MINOR, End, Event, RunHeader
+from dtrdiag.files import open_source
+
+MAX_LINE_BYTES = 16 << 20
+"""A longer line is refused: no event is that long, and a line is held in memory whole."""
+_CHUNK = 1 << 18
+
+
+def open_log(path: str | os.PathLike[str]) -> LogReader:
+    """A reader of the log at `path`; `.gz` and `.zst` are decompressed on the way.
+
+    Reads the first line alone.
+
+    Raises:
+        InputError: the file is missing, a directory or unreadable.
+        LogError: the file is empty or does not begin with a whole run header.
+        LogVersionError: the log has a major version that this reader does not know.
+    """
+    return LogReader(os.fspath(path))
+
+
+def read_events(path: str | os.PathLike[str]) -> list[Event]:
+    """All events of a log, up to the cut if it has one; errors as `open_log` and iteration."""
+    return list(open_log(path))
+
+
+class LogReader:
+    """The events of one log in order, as often as asked; each iteration reads the file anew.
+
+    Holds one chunk and one line at a time, whatever the size of the log.
+
+    Iterating raises `LogError` with file and line for a line that is no event of the schema, and
+    for anything after the `end` event. Events of a kind that a newer minor version added are
+    passed over (see `dtrdiag.events.codec`).
+
+    Attributes:
+        path: the file.
+        header: the first event.
+        complete: whether the last iteration that ran to its end saw the `end` event; False before.
+        problem: where the log is cut, in a sentence; None if it is complete or was not read yet.
+        passed_over: how many events of unknown kinds the last iteration passed over.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.complete = False
+        self.problem: str | None = None
+        self.passed_over = 0
+        self.header: RunHeader = self._read_header()
+
+    def __iter__(self) -> Iterator[Event]:
+        """Events from the header to `end` or the cut.
+
+        Raises:
+            LogError: see the class.
+        """
+        self.complete, self.problem, self.passed_over = False, None, 0
+        newer = header_version({"schema": self.header.schema})[1] > SCHEMA_MINOR
+        last: Event | None = None
+        last_seq = -1
+        number = 0
+        for lines, whole in _lines(self.path):
+            for number, line in enumerate(lines, number + 1):  # noqa: B020 - goes on counting
+                if type(last) is End:
+                    raise self._error("something follows the end event", number)
+                try:
+                    fields = orjson.loads(line)
+                except orjson.JSONDecodeError as error:
+                    if whole:
+                        raise self._error(f"not JSON: {error}", number) from None
+                    self.problem = f"cut in line {number}, after the event with seq {last_seq}"
+                    return
+                try:
+                    last = decode(fields)
+                except LogError as error:
+                    if not (newer and is_unknown_kind(fields)):
+                        raise self._at(error, number) from None
+                    last_seq = self._pass_over(fields, last_seq, number)
+                    continue
+                last_seq = last.seq
+                yield last
+        self.complete = type(last) is End
+        if not self.complete:
+            self.problem = (
+                f"ends after line {number}, the event with seq {last_seq}, without an end event"
+            )
+
+    def _read_header(self) -> RunHeader:
+        for (line, *_), whole in _lines(self.path):
+            try:
+                fields = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                what = "not an event log: line 1 is not JSON" if whole else "cut in the run header"
+                raise self._error(what, 1) from None
+            if isinstance(fields, dict) and "INSTRUCTION" in fields and "event" not in fields:
+                raise self._error("a DTR log (a trace), not an event log", 1)
+            try:
+                header = decode(fields)
+            except LogError as error:
+                raise self._at(error, 1) from None
+            if not isinstance(header, RunHeader):
+                raise self._error(f"begins with a {header.kind!r} event, not with 'run'", 1)
+            return header
+        raise self._error("an empty file, not an event log", None)
+
+    def _pass_over(self, fields: dict[str, Any], last_seq: int, number: int) -> int:
+        seq = fields.get("seq")
+        if type(seq) is not int or seq != last_seq + 1:
+            kind = str(fields["event"])[:40]
+            raise self._error(
+                f"event of unknown kind {kind!r}: field 'seq' must be {last_seq + 1}", number
+            )
+        self.passed_over += 1
+        return seq
+
+    def _error(self, what: str, line: int | None) -> LogError:
+        return LogError(what, path=self.path, line=line)
+
+    def _at(self, error: LogError, line: int) -> LogError:
+        return type(error)(error.what, path=self.path, line=line)
+
+
+def _lines(path: str) -> Iterator[tuple[list[bytes], bool]]:
+    """One or more lines without their newlines, and whether they had one; all but the last do."""
+    number = 1
+    rest = b""
+    for chunk in _chunks(path):
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        if lines:
+            number += len(lines)
+            yield lines, True
+        if len(rest) > MAX_LINE_BYTES:
+            what = f"a line longer than {MAX_LINE_BYTES >> 20} MiB"
+            raise LogError(what, path=path, line=number)
+    if rest:
+        yield [rest], False
+
+
+def _chunks(path: str) -> Iterator[bytes]:
+    """The uncompressed content in pieces, up to where a cut compressed stream can be read."""
+    with open_source(path) as (stream, _):
+        # read1 returns what is there; read would lose it when the stream is cut further on.
+        read = cast(Any, stream).read1
+        while chunk := _read(path, read):
+            yield chunk
+
+
+def _read(path: str, read: Any) -> bytes:
+    try:
+        return cast(bytes, read(_CHUNK))
+    except EOFError:
+        return b""
+    except (OSError, zlib.error, zipfile.BadZipFile, zstandard.ZstdError) as error:
+        raise LogError(f"cannot be read further: {error}", path=path) from None
