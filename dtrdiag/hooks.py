@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dtrdiag.errors import HookError, SubscriberError
+from dtrdiag.events.construct import fast_constructor
 from dtrdiag.events.records import EVENT_TYPES, Event
 
 Subscriber = Callable[[Event], None]
 Undo = Callable[[], None]
+
+_CONSTRUCTORS = {kind: fast_constructor(record) for kind, record in EVENT_TYPES.items()}
 
 
 class Hooks:
@@ -83,7 +86,7 @@ class Emitter:
         self._next = seq + 1
         subscribers = self._by_kind[record.kind]
         if subscribers:
-            event = record(seq, *fields)
+            event = _CONSTRUCTORS[record.kind](seq, *fields)
             for subscriber in subscribers:
                 try:
                     subscriber(event)

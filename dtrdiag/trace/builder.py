@@ -87,6 +87,8 @@ class TraceBuilder:
             memory_bytes: [outputs] sizes; not counted for aliases.
             aliases: [outputs] -1, or the index of the argument that the result aliases.
         """
+        if name == CONSTANT_NAME and not args:
+            raise self.error(f"a CALL without arguments must not be named {name!r}: use CONSTANT")
         if not results:
             raise self.error(f"CALL {name!r} has no results")
         for position, result in enumerate(results):

@@ -14,7 +14,7 @@ Line = tuple[Any, ...]
 
 
 def build(*lines: Line) -> Trace:
-    """A trace from lines such as ("call", ["y"], "f", ["x"], 5, [10], [-1]), one per instruction."""
+    """A trace from lines such as ("call", ["y"], "f", ["x"], 5, [10], [-1]), each a method."""
     builder = TraceBuilder("hand-made")
     for number, (kind, *arguments) in enumerate(lines, 1):
         builder.line = number

@@ -81,7 +81,7 @@ def test_compute_of_a_storage_counts_each_op_once_and_grows_with_aliases(trace_o
         ("call", ["y"], "g", ["c"], 1, [10], [-1]),
     )
     _, events = run(trace, policy="local", budget_bytes=10)
-    assert [(e.storage, e.score) for e in of_kind(events, "evict")][0] == (1, 12)
+    assert next((e.storage, e.score) for e in of_kind(events, "evict")) == (1, 12)
 
 
 def test_outputs_computed_twice_are_freed_at_once(trace_of, run):

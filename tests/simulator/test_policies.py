@@ -122,7 +122,7 @@ def test_a_taken_name_an_unknown_use_and_an_unknown_policy_are_refused():
         policy("magical", uses=["magic"])(lambda pool: pool.size_bytes)
     with pytest.raises(PolicyError, match="not the string 'regions'"):
         policy("stringy", uses="regions")
-    with pytest.raises(PolicyError, match="did you mean .*dtr-local"):
+    with pytest.raises(PolicyError, match=r"did you mean .*dtr-local"):
         find_policy("dtr-locl")
     with pytest.raises(PolicyError, match="no policy named"):
         unregister("nobody")
