@@ -85,7 +85,7 @@ def frontier_dot(frontier: Frontier, expand: bool = False) -> str:
         else:
             _draw_omitted(dot, node, steps, storages)
         if above is not None:
-            dot.edge(above, node, label="waits for")
+            dot.edge(above, node)
         above = node
     _draw_request(dot, frontier, above)
     _draw_pinned(dot, frontier)
@@ -100,6 +100,7 @@ def _title(frontier: Frontier) -> tuple[str, ...]:
         f"{both_bytes(frontier.resident_bytes)} in use: "
         f"{short_bytes(frontier.pinned_bytes)} pinned, {short_bytes(frontier.locked_bytes)} "
         f"locked, {short_bytes(frontier.evictable_bytes)} evictable",
+        f"each of {count(frontier.depth, 'pending op')} waits for the one below",
     )
 
 
@@ -176,7 +177,8 @@ def _draw_omitted(
     held_bytes = sum(storages[storage].bytes for storage in held)
     names = Counter(plain_name(step.name, 24) for step in steps).most_common(4)
     lines = [f"… {count(len(steps), 'more step')}, ops {steps[0].op} to {steps[-1].op}"]
-    lines.append(f"holding {count(len(held), 'storage')}, {short_bytes(held_bytes)}")
+    what = f"{count(len(held), 'storage')}, {short_bytes(held_bytes)}" if held else "nothing"
+    lines.append(f"holding {what}")
     lines.append(", ".join(f"{name} ×{times}" for name, times in names))  # noqa: RUF001
     _style("omitted", dot, node, label(*lines))
 

@@ -53,22 +53,27 @@ def _what_is_pending(frontier: Frontier) -> list[str]:
     if origin is None:
         return []
     holding = [step for step in frontier.stack if step.added_bytes]
-    steps = count(frontier.depth, "op is", "ops are")
-    sentences = [f"{steps} pending, {_origin_words(origin)}."]
+    if frontier.depth == 1:
+        sentences = [f"Only that op is pending, {_why(origin)}."]
+    else:
+        sentences = [
+            f"{frontier.depth:,} ops are pending, each waiting for the next, from op {origin.op} "
+            f"({plain_name(origin.name)}) on, {_why(origin)}."
+        ]
     if holding:
         most = max(holding, key=lambda step: step.added_bytes)
+        who = f"{len(holding):,} of them hold" if frontier.depth > 1 else "It holds"
         sentences.append(
-            f"{len(holding)} of them hold the locked bytes, the most by op {most.op} "
+            f"{who} the locked bytes, the most by op {most.op} "
             f"({plain_name(most.name)}): {both_bytes(most.added_bytes)}."
         )
     return sentences
 
 
-def _origin_words(origin: FrontierStep) -> str:
-    what = f"op {origin.op} ({plain_name(origin.name)})"
+def _why(origin: FrontierStep) -> str:
     if origin.kind == "first":
-        return f"each waiting for the next, from {what} on, which runs for the first time"
-    return f"each waiting for the next, from {what} on, which the model asks for again"
+        return "which runs for the first time"
+    return "which runs again because the step's output is asked for"
 
 
 def _what_would_help(frontier: Frontier) -> list[str]:
