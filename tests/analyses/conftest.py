@@ -239,7 +239,7 @@ def public_run(traces_archive: Path) -> Callable[..., list[records.Event]]:
         key = (name, policy, ratio, limit, dealloc, candidates)
         if key not in runs:
             if name not in traces:
-                traces[name] = read_dtr_log(f"{traces_archive}::{name}", name=name)
+                traces[name] = read_dtr_log(f"{traces_archive}::/{name}-", name=name)
             trace = traces[name]
             peak_bytes = baseline_peak_bytes(trace)
             events, hooks = [], Hooks()
