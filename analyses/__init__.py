@@ -1,7 +1,5 @@
 """Questions that an event log alone answers, one module each."""
 
-# ruff: noqa: E402  (a refused import must not load anything first)
-
 # This folder stands at the root of the repository, so Python would load it from there as a second
 # package of its own, whose classes would not be equal to the installed ones.
 if not __name__.startswith("dtrdiag."):

@@ -1,4 +1,4 @@
-"""What do two runs of one trace share, where do they part, and where did the extra cost come from?"""
+"""What do two runs of one trace share, where do they part, and what made one of them dearer?"""
 
 from __future__ import annotations
 

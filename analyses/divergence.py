@@ -234,9 +234,7 @@ def first_divergence(
     return compare_runs(a, b, following).divergence
 
 
-def compare_runs(
-    a: Iterable[Event], b: Iterable[Event], following: int = FOLLOWING
-) -> Comparison:
+def compare_runs(a: Iterable[Event], b: Iterable[Event], following: int = FOLLOWING) -> Comparison:
     """As `first_divergence`, with the number of equal decisions even where there is none."""
     header_a, rest_a = split_header(a)
     header_b, rest_b = split_header(b)

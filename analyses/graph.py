@@ -143,9 +143,7 @@ def neighbourhood(graph: nx.MultiDiGraph[int], storage: int, hops: int = 1) -> n
     part: nx.MultiDiGraph[int] = nx.MultiDiGraph(**graph.graph)
     # By hand, because networkx's own subgraph may list the nodes in another order.
     part.add_nodes_from((node, data) for node, data in graph.nodes(data=True) if node in near)
-    part.add_edges_from(
-        (source, target, key, data)
-        for source, target, key, data in graph.edges(keys=True, data=True)
-        if source in near and target in near
-    )
+    for source, target, key, data in graph.edges(keys=True, data=True):
+        if source in near and target in near:
+            part.add_edge(source, target, key=key, **data)
     return part

@@ -41,9 +41,9 @@ class Picture:
 
 
 def label(*lines: str) -> str:
-    """Lines of text as a DOT label that says exactly them.
+    r"""Lines of text as a DOT label that says exactly them.
 
-    DOT reads backslashes (`\\N`, `\\G`), HTML-like `<...>` and entities (`&amp;`) in labels; foreign
+    DOT reads backslashes (`\N`, `\G`), HTML-like `<...>` and entities (`&amp;`) in labels; foreign
     names may hold any of these.
     """
     safe = (graphviz.escape(plain_name(line, width=120).replace("&", "&amp;")) for line in lines)

@@ -78,12 +78,12 @@ def overhead_words(overhead: float | None) -> str:
 
 
 def plain_name(name: str | None, width: int = 40) -> str:
-    """A name from a file, safe to print: one line, no control characters, at most `width` long.
+    r"""A name from a file, safe to print: one line, no control characters, at most `width` long.
 
     Names come from logs that anyone may have written; a terminal would obey an escape sequence.
 
-    >>> plain_name("aten::add\\n"), plain_name("x" * 9, width=5), plain_name(None)
-    ('aten::add\\\\n', 'xxxx…', '?')
+    >>> plain_name("aten::add\n"), plain_name("x" * 9, width=5), plain_name(None)
+    ('aten::add\\n', 'xxxx…', '?')
     """
     if name is None:
         return "?"

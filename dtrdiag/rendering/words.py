@@ -141,7 +141,8 @@ def _parting_words(divergence: Divergence) -> str:
         return _fit_words(divergence, op)
     a, b = divergence.a, divergence.b
     if divergence.kind == EVICT and a.kind == b.kind == "evict":
-        return f"Then they part over what to evict: {_victim_words(a)} in a, {_victim_words(b)} in b."
+        victims = f"{_victim_words(a)} in a, {_victim_words(b)} in b"
+        return f"Then they part over what to evict: {victims}."
     if divergence.kind in (EVICT, EXECUTE):
         return f"Then a does `{a.text}` where b does `{b.text}`."
     stopped, other = ("a", b) if a.kind == "stop" else ("b", a)

@@ -1,5 +1,7 @@
 """Event logs to analyse: made by hand, by a toy runtime, and by the simulator on public traces."""
 
+# mypy: no-check-untyped-defs
+
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,9 +70,8 @@ class ToyRuntime:
     def run(self):
         try:
             for op, (name, cost_ns, inputs, size) in enumerate(self.ops):
-                cause = self.emit(
-                    records.OpDefined, None, op, op, name, cost_ns, inputs, (op,), (op,), (abs(size),)
-                )
+                made = ((op,), (op,), (abs(size),))
+                cause = self.emit(records.OpDefined, None, op, op, name, cost_ns, inputs, *made)
                 done = self.materialise(op, cause, None, "first")
                 if size < 0:
                     self.pinned.add(op)
@@ -161,17 +162,13 @@ class ToyRuntime:
         self.locks[storage] = self.locks.get(storage, 0) + 1
         if storage in self.pool:
             self.pool.remove(storage)
-        self.emit(
-            records.Lock, asked, storage, op, self.locks[storage] + (storage in self.pinned)
-        )
+        self.emit(records.Lock, asked, storage, op, self.locks[storage] + (storage in self.pinned))
 
     def unlock(self, done, storage, op):
         self.locks[storage] -= 1
         if not self.locks[storage] and storage not in self.pinned:
             self.pool.append(storage)
-        self.emit(
-            records.Unlock, done, storage, op, self.locks[storage] + (storage in self.pinned)
-        )
+        self.emit(records.Unlock, done, storage, op, self.locks[storage] + (storage in self.pinned))
 
     def counts(self, outcome):
         def of(*kinds):

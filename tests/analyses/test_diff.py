@@ -1,5 +1,7 @@
 """Does a diff put summaries, divergence, sets and costs side by side as each alone would?"""
 
+# mypy: no-check-untyped-defs
+
 from collections import defaultdict
 
 import pytest

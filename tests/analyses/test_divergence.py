@@ -1,5 +1,7 @@
 """Do two runs part where a naive comparison of their decisions says so?"""
 
+# mypy: no-check-untyped-defs
+
 import attrs
 import pytest
 from hypothesis import given
@@ -23,9 +25,8 @@ def decisions(events):
 
 
 def common_prefix(a, b):
-    texts = zip([text for text, _ in decisions(a)], [text for text, _ in decisions(b)])
     equal = 0
-    for in_a, in_b in texts:
+    for (in_a, _), (in_b, _) in zip(decisions(a), decisions(b), strict=False):
         if in_a != in_b:
             break
         equal += 1
@@ -134,8 +135,9 @@ def test_a_lower_overhead_limit_parts_at_the_stop(public_run):
     b = public_run("resnet32", "dtr", 0.1, limit=1.5)
     divergence = first_divergence(a, b)
     assert divergence.kind == "stop"
-    assert divergence.index == len(decisions(b))
-    assert (divergence.a.text, divergence.b.text) == (decisions(a)[len(decisions(b))][0], "thrashed")
+    index = len(decisions(b))
+    assert divergence.index == index
+    assert (divergence.a.text, divergence.b.text) == (decisions(a)[index][0], "thrashed")
     assert divergence.b_next == ()
 
 
@@ -167,9 +169,7 @@ def test_logs_are_read_no_further_than_needed(toy_log, block_ops):
 
     a, b = toy_log(block_ops, 130), toy_log(block_ops, 165)
     found = first_divergence(a, b, following=0)
-    assert (
-        first_divergence(guarded(a, found.a.seq), guarded(b, found.b.seq), following=0) == found
-    )
+    assert first_divergence(guarded(a, found.a.seq), guarded(b, found.b.seq), following=0) == found
 
 
 def test_an_unlimited_budget_has_no_margin(toy_log, block_ops):

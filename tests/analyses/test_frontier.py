@@ -1,5 +1,7 @@
 """Is the pinned frontier what the events say, step by step and byte by byte?"""
 
+# mypy: no-check-untyped-defs
+
 from collections import Counter
 
 import attrs
@@ -26,9 +28,9 @@ def by_brute_force(events):
     }
 
     def is_resident(storage):
-        came = max((e.seq for e in before if e.kind in ran and storage in e.resident), default=-1)
-        went = max((e.seq for e in before if e.kind == "evict" and e.storage == storage), default=-1)
-        return came > went
+        came = [e.seq for e in before if e.kind in ran and storage in e.resident]
+        went = [e.seq for e in before if e.kind == "evict" and e.storage == storage]
+        return max(came, default=-1) > max(went, default=-1)
 
     held = Counter((e.op, e.storage) for e in before if e.kind == "lock")
     held.subtract((e.op, e.storage) for e in before if e.kind == "unlock")

@@ -1,5 +1,7 @@
 """Is the dependency graph that of the ops, with each storage where it was at the moment asked?"""
 
+# mypy: no-check-untyped-defs
+
 import networkx as nx
 import pytest
 from hypothesis import given
@@ -49,9 +51,7 @@ def test_states_at_any_event_are_those_of_a_plain_loop(data, budget_bytes, toy_l
         assert node["state"] == state_by_plain_loop(seen, storage)
         assert node["bytes"] == abs(block_ops[storage][3])
         assert node["op_name"] == block_ops[storage][0]
-        assert node["evictions"] == sum(
-            e.kind == "evict" and e.storage == storage for e in seen
-        )
+        assert node["evictions"] == sum(e.kind == "evict" and e.storage == storage for e in seen)
     assert set(graph.edges(keys=True)) == edges_by_plain_loop(seen)
 
 

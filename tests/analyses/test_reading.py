@@ -1,5 +1,7 @@
 """What is refused as the log of a run, or as two logs of one trace?"""
 
+# mypy: no-check-untyped-defs
+
 import pytest
 
 from dtrdiag.analyses import (

@@ -1,5 +1,7 @@
 """Are sets of evicted storages counted as a plain loop would?"""
 
+# mypy: no-check-untyped-defs
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,7 @@
 """Does a summary say what the events add up to, with and without an `end` event?"""
 
+# mypy: no-check-untyped-defs
+
 import attrs
 import pytest
 from hypothesis import given
@@ -51,9 +53,7 @@ def test_the_simulators_own_counts_are_those_of_its_events(dealloc, public_run):
     events = public_run("resnet32", policy, 0.3, dealloc=dealloc)
     stated, counted = summarise(events), summarise(events[:-1])
     assert stated.evictions.total > 0
-    assert stated == attrs.evolve(
-        counted, outcome="ok", decisions_sha256=stated.decisions_sha256
-    )
+    assert stated == attrs.evolve(counted, outcome="ok", decisions_sha256=stated.decisions_sha256)
 
 
 def test_duplicates_count_towards_the_largest_memory(make_header):
