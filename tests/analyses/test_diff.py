@@ -4,6 +4,7 @@
 
 from collections import defaultdict
 
+import attrs
 import pytest
 
 from dtrdiag.analyses import (
@@ -84,6 +85,30 @@ def test_the_factor_of_a_stopped_run_is_marked(ratios, limits, says, public_run)
         assert diff.overhead_factor == max(overheads) / min(overheads)
         assert diff.overhead_factor_is == says
         assert diff.censored == (says != "exact")
+
+
+@pytest.mark.parametrize(
+    ("cheap", "dear", "says"),
+    [
+        ("ok", "ok", "exact"),
+        ("ok", "thrashed", "lower_bound"),
+        ("ok", "oom", "lower_bound"),
+        ("thrashed", "ok", "unknown"),
+        ("oom", "thrashed", "unknown"),
+    ],
+)
+def test_which_of_the_runs_was_stopped_decides_what_the_factor_says(
+    cheap, dear, says, toy_log, block_ops
+):
+    events = toy_log(block_ops, 130)
+
+    def ended(outcome, remat_cost_ns):
+        end = attrs.evolve(events[-1], outcome=outcome, remat_cost_ns=remat_cost_ns)
+        return [*events[:-1], end]
+
+    a, b = ended(cheap, 0), ended(dear, 48)
+    assert diff_runs(a, b).overhead_factor == diff_runs(b, a).overhead_factor == 3.0
+    assert diff_runs(a, b).overhead_factor_is == diff_runs(b, a).overhead_factor_is == says
 
 
 def test_without_a_baseline_there_is_no_factor(toy_log, block_ops, make_header):

@@ -109,6 +109,12 @@ def test_a_run_is_equal_to_itself_whatever_else_its_log_tells(public_run):
     assert compare_runs(plain, with_losers).common_prefix == len(decisions(plain))
 
 
+@pytest.mark.parametrize("budget_bytes", [100, 130])
+def test_all_decisions_of_equal_runs_are_common(budget_bytes, toy_log, block_ops):
+    events = toy_log(block_ops, budget_bytes)
+    assert compare_runs(events, iter(events)).common_prefix == len(decisions(events))
+
+
 def test_different_policies_part_over_the_victim(public_run):
     a, b = public_run("resnet32", "dtr", 0.3), public_run("resnet32", "lru", 0.3)
     divergence = first_divergence(a, b)

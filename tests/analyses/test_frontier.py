@@ -178,6 +178,30 @@ def test_a_storage_locked_twice_counts_for_the_outer_step_alone(make_header):
     assert (frontier.passes_at_bytes, frontier.shortfall_bytes) == (55, 5)
 
 
+def test_a_lock_left_behind_by_a_finished_op_is_named_last(make_header):
+    def op(seq, op, inputs, size):
+        return records.OpDefined(seq, None, op, op, f"op{op}", 1, inputs, (op,), (op,), (size,))
+
+    events = [
+        make_header(budget_bytes=50),
+        op(1, 0, (), 30),
+        records.Materialise(2, 1, 0, 0, "first", None, 1),
+        records.Compute(3, 2, 0, 0, 1, (0,), (0,), 0, 30, 2),
+        op(4, 1, (0,), 0),
+        records.Materialise(5, 4, 1, 1, "first", None, 1),
+        records.Lock(6, 5, 0, 1, 1),
+        records.Compute(7, 5, 1, 1, 1, (1,), (1,), 0, 30, 3),
+        op(8, 2, (0,), 25),
+        records.Materialise(9, 8, 2, 2, "first", None, 1),
+        records.Lock(10, 9, 0, 2, 2),
+        records.FitCheck(11, 9, 2, 30, 25, False),
+        records.OutOfMemory(12, 11, 2, 25, 30, 50, 1),
+    ]
+    frontier = pinned_frontier(events)
+    assert [step.op for step in frontier.stack] == [2]
+    assert [(s.id, s.held_by) for s in frontier.storages if s.state == "locked"] == [(0, (2, 1))]
+
+
 def test_a_run_that_ended_otherwise_is_refused_with_its_outcome(toy_log, block_ops):
     events = toy_log(block_ops, 1000)
     with pytest.raises(AnalysisError, match="did not stop out of memory: its outcome is ok"):

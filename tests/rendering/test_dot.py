@@ -135,6 +135,14 @@ def test_dot_draws_exactly_the_name(nasty_name, make_frontier):
 
 
 @needs_dot
+@pytest.mark.parametrize("lines", [("<b>bold</b>",), ("<i>", "x>"), ('"', "\\"), ("\\N", "&lt;")])
+def test_a_whole_label_of_special_characters_is_drawn_as_it_is(lines):
+    digraph = graphviz.Digraph()
+    digraph.node("a", dot.label(*lines))
+    assert lines_of(digraph.source) == list(lines)
+
+
+@needs_dot
 @pytest.mark.parametrize(("picture_format", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
 def test_a_picture_is_written(picture_format, begins, tmp_path, make_frontier):
     path = tmp_path / f"frontier.{picture_format}"
