@@ -29,7 +29,8 @@ def dependency_graph(events: Iterable[Event], at: int | None = None) -> nx.Multi
 
     - `bytes`: size;
     - `state`: `pinned` or `locked` (resident, and so not evictable), `resident` (evictable),
-      `evicted`, `uncomputed` (its op was called but has not run), or `banished`;
+      `evicted`, `uncomputed` (its op was called but has not run), or `banished` (freed for good,
+      unless its op ran again for a sibling);
     - `op`, `op_name`: the op that computes it;
     - `tensors`: ids of the root tensor and its aliases, a tuple;
     - `locks`: locks of pending ops on it, a pin apart; `references`: external references;
@@ -98,9 +99,10 @@ def _node(
 
 
 def _state(replay: Replay, storage: StorageId, computed: set[StorageId]) -> str:
-    if storage in replay.banished:
-        return BANISHED
     if storage not in replay.resident:
+        # A banished storage comes back if a sibling's op runs again; then it is as others are.
+        if storage in replay.banished:
+            return BANISHED
         return EVICTED if storage in computed else UNCOMPUTED
     if storage in replay.pins:
         return PINNED
