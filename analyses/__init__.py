@@ -4,3 +4,39 @@
 # package of its own, whose classes would not be equal to the installed ones.
 if not __name__.startswith("dtrdiag."):
     raise ImportError("import dtrdiag.analyses, not analyses")
+
+from dtrdiag.analyses.diff import RunDiff, diff_document, diff_runs
+from dtrdiag.analyses.divergence import Decision, Divergence, first_divergence
+from dtrdiag.analyses.frontier import Frontier, frontier_document, pinned_frontier
+from dtrdiag.analyses.graph import dependency_graph, neighbourhood
+from dtrdiag.analyses.sets import EvictionSets, SetComparison, eviction_sets, sets_document
+from dtrdiag.analyses.summary import (
+    RunSummary,
+    run_document,
+    summarise,
+    summary_document,
+    summary_of,
+)
+
+__all__ = [
+    "Decision",
+    "Divergence",
+    "EvictionSets",
+    "Frontier",
+    "RunDiff",
+    "RunSummary",
+    "SetComparison",
+    "dependency_graph",
+    "diff_document",
+    "diff_runs",
+    "eviction_sets",
+    "first_divergence",
+    "frontier_document",
+    "neighbourhood",
+    "pinned_frontier",
+    "run_document",
+    "sets_document",
+    "summarise",
+    "summary_document",
+    "summary_of",
+]

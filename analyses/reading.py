@@ -1,0 +1,59 @@
+"""What does every analysis ask of its input first: a header, and for two runs the same trace?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dtrdiag.errors import AnalysisError
+from dtrdiag.events.records import Event, RunHeader
+
+
+def split_header(events: Iterable[Event]) -> tuple[RunHeader, Iterator[Event]]:
+    """The header of a run, and an iterator over the events after it.
+
+    Args:
+        events: the events of a run in order of `seq`, the header first.
+
+    Raises:
+        AnalysisError: there is no event, or the first one is no `run` event.
+    """
+    rest = iter(events)
+    first = next(rest, None)
+    if first is None:
+        raise AnalysisError("the log has no events")
+    if not isinstance(first, RunHeader):
+        raise AnalysisError(f"the log begins with a `{first.kind}` event, not with `run`")
+    return first, rest
+
+
+def require_same_trace(a: RunHeader, b: RunHeader) -> None:
+    """Refuse two runs of different traces: their ids would name different things.
+
+    Digests decide where both headers have one. Otherwise the counts of ops and tensors must agree
+    where both are known; names are no evidence, since files are renamed.
+
+    Raises:
+        AnalysisError: the traces differ; the message names both.
+    """
+    if a.trace_sha256 is not None and b.trace_sha256 is not None:
+        differ = a.trace_sha256 != b.trace_sha256
+    else:
+        differ = _contradict(a.trace_ops, b.trace_ops) or _contradict(
+            a.trace_tensors, b.trace_tensors
+        )
+    if differ:
+        raise AnalysisError(
+            f"the runs are of different traces: {_trace_words(a)} and {_trace_words(b)}"
+        )
+
+
+def _contradict(a: int | None, b: int | None) -> bool:
+    return a is not None and b is not None and a != b
+
+
+def _trace_words(header: RunHeader) -> str:
+    if header.trace_sha256 is not None:
+        return f"{header.trace_name} (sha256 {header.trace_sha256})"
+    ops = "?" if header.trace_ops is None else header.trace_ops
+    tensors = "?" if header.trace_tensors is None else header.trace_tensors
+    return f"{header.trace_name} ({ops} ops, {tensors} tensors)"

@@ -1,0 +1,301 @@
+"""How are a frontier and a dependency graph drawn?
+
+The functions return DOT source, which is text and needs no program; `write_picture` turns it into
+SVG or PNG with graphviz's `dot`, if that is installed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+import graphviz
+import networkx as nx
+
+from dtrdiag.analyses.frontier import Frontier, FrontierStep, FrontierStorage
+from dtrdiag.analyses.graph import STATES
+from dtrdiag.errors import OutputError
+from dtrdiag.ids import StorageId
+from dtrdiag.rendering.palette import look
+from dtrdiag.rendering.units import both_bytes, count, plain_name, short_bytes
+
+COLLAPSE_ABOVE = 12
+"""A chain of more steps is drawn without its middle."""
+_HEAD, _TAIL, _HEAVY = 2, 4, 6
+PINNED_SHOWN = 3
+PICTURE_FORMATS = ("svg", "png")
+
+_GRAPH = {"fontname": "Helvetica", "fontsize": "11", "labelloc": "t", "nodesep": "0.25"}
+_NODE = {"fontname": "Helvetica", "fontsize": "10", "shape": "box"}
+_EDGE = {"fontname": "Helvetica", "fontsize": "9", "color": "#595959"}
+
+
+@attrs.frozen
+class Picture:
+    """What `write_picture` wrote: the file, and one line to show if it is not what was asked."""
+
+    path: Path
+    message: str | None
+
+
+def label(*lines: str) -> str:
+    r"""Lines of text as a DOT label that says exactly them.
+
+    DOT reads backslashes (`\N`, `\G`), HTML-like `<...>` and entities (`&amp;`) in labels; foreign
+    names may hold any of these.
+    """
+    safe = (graphviz.escape(plain_name(line, width=120).replace("&", "&amp;")) for line in lines)
+    return graphviz.nohtml("\\n".join(str(line) for line in safe))
+
+
+def _style(state: str, dot: graphviz.Digraph, node: str, text: str, **extra: str) -> None:
+    drawn = look(state)
+    dot.node(
+        node,
+        text,
+        style=f"filled,{drawn.outline}",
+        fillcolor=drawn.fill,
+        fontcolor=drawn.ink,
+        **extra,
+    )
+
+
+def frontier_dot(frontier: Frontier, expand: bool = False) -> str:
+    """DOT source of a pinned frontier: the pending chain and what each step of it locks.
+
+    The chain runs from the op that the model asked for, at the top, to the one that did not fit.
+    A chain of more than `COLLAPSE_ABOVE` steps keeps its ends and those steps that add most to the
+    locked bytes; each run of other steps becomes one node that says how many and how much.
+
+    Args:
+        frontier: as `pinned_frontier` finds it.
+        expand: draw every step.
+    """
+    dot = graphviz.Digraph("frontier", graph_attr=dict(_GRAPH), node_attr=_NODE, edge_attr=_EDGE)
+    dot.attr(label=label(*_title(frontier)))
+    storages = {storage.id: storage for storage in frontier.storages}
+    drawn: set[StorageId] = set()
+    above = None
+    for steps in _groups(frontier.stack, expand):
+        node = f"op_{steps[0].op}"
+        if len(steps) == 1:
+            _draw_step(dot, steps[0], storages, drawn)
+        else:
+            _draw_omitted(dot, node, steps, storages)
+        if above is not None:
+            dot.edge(above, node)
+        above = node
+    _draw_request(dot, frontier, above)
+    _draw_pinned(dot, frontier)
+    return str(dot.source)
+
+
+def _title(frontier: Frontier) -> tuple[str, ...]:
+    header = frontier.header
+    return (
+        f"{header.trace_name}, {header.policy}: out of memory at a budget of "
+        f"{both_bytes(frontier.budget_bytes)}",
+        f"{both_bytes(frontier.resident_bytes)} in use: "
+        f"{short_bytes(frontier.pinned_bytes)} pinned, {short_bytes(frontier.locked_bytes)} "
+        f"locked, {short_bytes(frontier.evictable_bytes)} evictable",
+        f"each of {count(frontier.depth, 'pending op')} waits for the one below",
+    )
+
+
+def _groups(stack: Sequence[FrontierStep], expand: bool) -> Iterator[list[FrontierStep]]:
+    # Steps to draw, each alone, and runs of steps to draw as one node.
+    shown = _shown(stack, expand)
+    run: list[FrontierStep] = []
+    for position, step in enumerate(stack):
+        if position not in shown:
+            run.append(step)
+            continue
+        if run:
+            yield run
+        yield [step]
+        run = []
+    if run:
+        yield run
+
+
+def _shown(stack: Sequence[FrontierStep], expand: bool) -> set[int]:
+    if expand or len(stack) <= COLLAPSE_ABOVE:
+        return set(range(len(stack)))
+    heaviest = sorted(range(len(stack)), key=lambda position: -stack[position].added_bytes)
+    heavy = {position for position in heaviest[:_HEAVY] if stack[position].added_bytes}
+    return {*range(_HEAD), *heavy, *range(len(stack) - _TAIL, len(stack))}
+
+
+def _draw_step(
+    dot: graphviz.Digraph,
+    step: FrontierStep,
+    storages: dict[StorageId, FrontierStorage],
+    drawn: set[StorageId],
+) -> None:
+    node = f"op_{step.op}"
+    when = "first execution" if step.kind == "first" else "rematerialisation"
+    lines = [f"op {step.op}: {step.name}", when, f"needs {short_bytes(step.output_bytes)}"]
+    if step.held_bytes:
+        lines.append(f"locks {short_bytes(step.held_bytes)}")
+    pinned = [s for s in step.locks if s in storages and storages[s].state == "pinned"]
+    if pinned:
+        lines.append(f"and {count(len(pinned), 'pinned storage')}")
+    _style("op", dot, node, label(*lines))
+    for storage_id in step.locks:
+        storage = storages.get(storage_id)
+        if storage is None or storage.state == "pinned":
+            continue
+        if storage_id not in drawn:
+            drawn.add(storage_id)
+            _draw_storage(dot, storage)
+        dot.edge(node, f"s_{storage_id}", style="dashed", arrowhead="tee", constraint="false")
+        with dot.subgraph() as row:
+            row.attr(rank="same")
+            row.node(node)
+            row.node(f"s_{storage_id}")
+
+
+def _draw_storage(dot: graphviz.Digraph, storage: FrontierStorage) -> None:
+    lines = (f"storage {storage.id} of {storage.name}", short_bytes(storage.bytes), storage.state)
+    _style(storage.state, dot, f"s_{storage.id}", label(*lines), shape="cylinder")
+
+
+def _draw_omitted(
+    dot: graphviz.Digraph,
+    node: str,
+    steps: Sequence[FrontierStep],
+    storages: dict[StorageId, FrontierStorage],
+) -> None:
+    held = {
+        storage
+        for step in steps
+        for storage in step.locks
+        if storage in storages and storages[storage].state == "locked"
+    }
+    held_bytes = sum(storages[storage].bytes for storage in held)
+    names = Counter(plain_name(step.name, 24) for step in steps).most_common(4)
+    lines = [f"… {count(len(steps), 'more step')}, ops {steps[0].op} to {steps[-1].op}"]
+    what = f"{count(len(held), 'storage')}, {short_bytes(held_bytes)}" if held else "nothing"
+    lines.append(f"holding {what}")
+    lines.append(", ".join(f"{name} ×{times}" for name, times in names))  # noqa: RUF001
+    _style("omitted", dot, node, label(*lines))
+
+
+def _draw_request(dot: graphviz.Digraph, frontier: Frontier, above: str | None) -> None:
+    lines = (
+        f"requested: {both_bytes(frontier.requested_bytes)}",
+        f"too much by {both_bytes(frontier.shortfall_bytes)}",
+        f"passes at a budget of {frontier.passes_at_bytes:,} B",
+    )
+    _style("requested", dot, "requested", label(*lines), penwidth="2", shape="note")
+    if above is not None:
+        dot.edge(above, "requested", label="does not fit")
+
+
+def _draw_pinned(dot: graphviz.Digraph, frontier: Frontier) -> None:
+    pinned = [storage for storage in frontier.storages if storage.state == "pinned"]
+    if not pinned:
+        return
+    largest = sorted(pinned, key=lambda storage: (-storage.bytes, storage.id))[:PINNED_SHOWN]
+    lines = [f"pinned: {count(len(pinned), 'storage')}, {short_bytes(frontier.pinned_bytes)}"]
+    lines += [f"storage {s.id} of {s.name}: {short_bytes(s.bytes)}" for s in largest]
+    if len(pinned) > len(largest):
+        lines.append(f"and {len(pinned) - len(largest):,} smaller")
+    _style("pinned", dot, "pinned", label(*lines), shape="cylinder")
+
+
+def graph_dot(graph: nx.MultiDiGraph[int]) -> str:
+    """DOT source of a dependency graph as `dependency_graph` makes it, with a legend of states.
+
+    Storages are drawn in the order of the graph, each edge with the op that leads along it.
+    Layout programs manage some hundreds of nodes: take a neighbourhood of a larger graph.
+    """
+    dot = graphviz.Digraph("storages", graph_attr=dict(_GRAPH), node_attr=_NODE, edge_attr=_EDGE)
+    dot.attr(label=label(f"{graph.graph['trace']} after event {graph.graph['seq']:,}"))
+    for storage, data in graph.nodes(data=True):
+        lines = [f"storage {storage} of {data['op_name']}", short_bytes(data["bytes"])]
+        lines.append(look(data["state"]).word)
+        if data["evictions"]:
+            lines.append(f"evicted {count(data['evictions'], 'time')}")
+        _style(data["state"], dot, f"s_{storage}", label(*lines))
+    for source, target, data in graph.edges(data=True):
+        text = label(f"{data['op']}: {plain_name(data['op_name'], 24)}")
+        dot.edge(f"s_{source}", f"s_{target}", label=text)
+    _draw_legend(dot, {data["state"] for _, data in graph.nodes(data=True)})
+    return str(dot.source)
+
+
+def _draw_legend(dot: graphviz.Digraph, states: set[str]) -> None:
+    with dot.subgraph(name="cluster_legend") as legend:
+        legend.attr(label="states", style="dotted")
+        for state in STATES:
+            if state in states:
+                _style(state, legend, f"legend_{state}", label(look(state).word))
+
+
+def write_picture(
+    dot_source: str, path: str | Path, picture_format: str = "svg", force: bool = False
+) -> Picture:
+    """Draw DOT source into a file with graphviz's `dot`.
+
+    Without that program the source itself is written beside it, under the same name with the
+    suffix `.dot`, and the picture's `message` says how to get the program.
+
+    Args:
+        dot_source: as `frontier_dot` and `graph_dot` return it.
+        path: the file to write.
+        picture_format: one of `PICTURE_FORMATS`.
+        force: replace a file that exists.
+
+    Raises:
+        OutputError: an unknown format, a file that exists or cannot be written, or `dot` failed.
+    """
+    path = Path(path)
+    if picture_format not in PICTURE_FORMATS:
+        known = ", ".join(PICTURE_FORMATS)
+        raise OutputError(f"no picture format {picture_format!r}; there are {known}")
+    _refuse_existing(path, force)
+    try:
+        picture = graphviz.pipe("dot", picture_format, dot_source.encode(), quiet=True)
+    except graphviz.ExecutableNotFound:
+        text_path = path.with_suffix(".dot")
+        write_dot(dot_source, text_path, force)
+        message = (
+            f"the program `dot` is missing, so {text_path} was written instead of a picture "
+            "(Debian: apt install graphviz)"
+        )
+        return Picture(text_path, message)
+    except graphviz.CalledProcessError as error:
+        said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+        raise OutputError(f"`dot` failed: {said[0] if said else error}", path=path) from error
+    _write(path, bytes(picture))
+    return Picture(path, None)
+
+
+def write_dot(dot_source: str, path: str | Path, force: bool = False) -> Path:
+    """Write DOT source to a file, UTF-8; a file that already holds just that is left as it is.
+
+    Raises:
+        OutputError: the file exists with other content (unless `force`) or cannot be written.
+    """
+    path = Path(path)
+    content = dot_source.encode()
+    if path.is_file() and path.read_bytes() == content:
+        return path
+    _refuse_existing(path, force)
+    _write(path, content)
+    return path
+
+
+def _refuse_existing(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise OutputError("the file exists; --force replaces it", path=path)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise OutputError(f"cannot write: {error.strerror or error}", path=path) from error

@@ -1,0 +1,220 @@
+"""What do a frontier and a diff say, in sentences with exact bytes?
+
+Each function returns a list of sentences, the most important first.
+"""
+
+from __future__ import annotations
+
+from dtrdiag.analyses.diff import EXACT, LOWER_BOUND, RunDiff
+from dtrdiag.analyses.divergence import EVICT, EXECUTE, FIT, Decision, Divergence
+from dtrdiag.analyses.frontier import Frontier, FrontierStep
+from dtrdiag.analyses.sets import SetComparison
+from dtrdiag.analyses.summary import RunSummary
+from dtrdiag.rendering.units import (
+    both_bytes,
+    count,
+    duration,
+    exact_bytes,
+    overhead_words,
+    plain_name,
+)
+
+
+def frontier_words(frontier: Frontier) -> list[str]:
+    """Why a run stopped out of memory."""
+    return [
+        f"Out of memory at op {frontier.op} ({plain_name(frontier.op_name)}): it needs "
+        f"{both_bytes(frontier.requested_bytes)}, {both_bytes(frontier.resident_bytes)} are in "
+        f"use, and the budget is {both_bytes(frontier.budget_bytes)}: "
+        f"{both_bytes(frontier.shortfall_bytes)} too little.",
+        _what_is_resident(frontier),
+        *_what_is_pending(frontier),
+        *_what_would_help(frontier),
+    ]
+
+
+def _what_is_resident(frontier: Frontier) -> str:
+    pinned = sum(storage.state == "pinned" for storage in frontier.storages)
+    locked = sum(storage.state == "locked" for storage in frontier.storages)
+    text = (
+        f"Of what is resident, {both_bytes(frontier.locked_bytes)} in "
+        f"{count(locked, 'storage')} are locked by pending ops and "
+        f"{both_bytes(frontier.pinned_bytes)} in {count(pinned, 'storage')} are pinned; "
+    )
+    if frontier.unaccounted_bytes:
+        text += f"{both_bytes(frontier.unaccounted_bytes)} are in no storage that the log names; "
+    if frontier.evictable_bytes:
+        return text + f"{both_bytes(frontier.evictable_bytes)} were evictable all the same."
+    return text + "nothing is evictable."
+
+
+def _what_is_pending(frontier: Frontier) -> list[str]:
+    origin = frontier.origin
+    if origin is None:
+        return []
+    holding = [step for step in frontier.stack if step.added_bytes]
+    if frontier.depth == 1:
+        sentences = [f"Only that op is pending, {_why(origin)}."]
+    else:
+        sentences = [
+            f"{frontier.depth:,} ops are pending, each waiting for the next, from op {origin.op} "
+            f"({plain_name(origin.name)}) on, {_why(origin)}."
+        ]
+    if holding:
+        most = max(holding, key=lambda step: step.added_bytes)
+        who = f"{len(holding):,} of them hold" if frontier.depth > 1 else "It holds"
+        sentences.append(
+            f"{who} the locked bytes, the most by op {most.op} "
+            f"({plain_name(most.name)}): {both_bytes(most.added_bytes)}."
+        )
+    return sentences
+
+
+def _why(origin: FrontierStep) -> str:
+    if origin.kind == "first":
+        return "which runs for the first time"
+    return "which runs again because the step's output is asked for"
+
+
+def _what_would_help(frontier: Frontier) -> list[str]:
+    passes, change = frontier.passes_at_bytes, frontier.interval_hi_bytes
+    sentences = [
+        f"Every budget from {exact_bytes(frontier.interval_lo_bytes)} to below "
+        f"{exact_bytes(change)} stops here in the same way."
+    ]
+    if frontier.next_change_is_here:
+        sentences.append(f"From a budget of {exact_bytes(passes)} this very request passes.")
+    else:
+        sentences.append(
+            f"This very request would pass from a budget of {exact_bytes(passes)}; before that, "
+            f"from {exact_bytes(change)}, an earlier eviction becomes needless and the run takes "
+            "another course."
+        )
+    return sentences
+
+
+def diff_words(diff: RunDiff) -> list[str]:
+    """Where two runs part and what came of it."""
+    sentences = [f"{_run_words('a', diff.a)} {_run_words('b', diff.b)}"]
+    if diff.divergence is None:
+        return [
+            *sentences,
+            f"All {count(diff.common_prefix, 'decision')} are equal: the runs are the same.",
+        ]
+    return [
+        *sentences,
+        *divergence_words(diff.divergence),
+        *_overhead_words(diff),
+        *_operator_words(diff),
+        *_set_words(diff),
+    ]
+
+
+def _run_words(side: str, run: RunSummary) -> str:
+    budget = run.header.budget_bytes
+    where = "without a budget" if budget is None else f"at a budget of {both_bytes(budget)}"
+    ended = {
+        "ok": "finished",
+        "oom": "stopped out of memory",
+        "thrashed": "was stopped by the overhead limit",
+        "incomplete": "has an incomplete log",
+    }.get(run.outcome, f"ended as {plain_name(run.outcome)}")
+    return (
+        f"Run {side} ({plain_name(run.header.policy)}, {where}) {ended}, with "
+        f"{count(run.remats, 'rematerialisation')} and overhead {overhead_words(run.overhead)}."
+    )
+
+
+def divergence_words(divergence: Divergence) -> list[str]:
+    """Where two runs part and what each did next."""
+    same = f"The first {count(divergence.index, 'decision')} are equal."
+    if divergence.index == 1:
+        same = "The first decision is equal."
+    elif divergence.index == 0:
+        same = "The runs differ from the first decision on."
+    return [same, _parting_words(divergence), _next_words(divergence)]
+
+
+def _parting_words(divergence: Divergence) -> str:
+    op = f"op {divergence.op} ({plain_name(divergence.op_name)})"
+    if divergence.kind == FIT:
+        return _fit_words(divergence, op)
+    a, b = divergence.a, divergence.b
+    if divergence.kind == EVICT and a.kind == b.kind == "evict":
+        victims = f"{_victim_words(a)} in a, {_victim_words(b)} in b"
+        return f"Then they part over what to evict: {victims}."
+    if divergence.kind in (EVICT, EXECUTE):
+        return f"Then a does `{a.text}` where b does `{b.text}`."
+    stopped, other = ("a", b) if a.kind == "stop" else ("b", a)
+    outcome = a.text if stopped == "a" else b.text
+    return f"Then {stopped} ends ({outcome}), where the other run goes on with `{other.text}`."
+
+
+def _fit_words(divergence: Divergence, op: str) -> str:
+    fits, misses = ("a", "b") if divergence.fits_in == "a" else ("b", "a")
+    margins = {"a": divergence.margin_a_bytes, "b": divergence.margin_b_bytes}
+    spare, short = margins[fits], margins[misses]
+    room = "with no budget to keep" if spare is None else f"with {both_bytes(spare)} to spare"
+    miss = "" if short is None else f" by {both_bytes(-short)}"
+    return (
+        f"Then {op} wants {both_bytes(divergence.requested_bytes or 0)} with "
+        f"{both_bytes(divergence.memory_bytes or 0)} in use: it fits in {fits} {room} and misses "
+        f"in {misses}{miss}."
+    )
+
+
+def _victim_words(decision: Decision) -> str:
+    score = "" if decision.score is None else f", score {decision.score:.6g}"
+    return f"storage {decision.storage} ({both_bytes(decision.bytes or 0)}{score})"
+
+
+def _next_words(divergence: Divergence) -> str:
+    a = ", ".join(decision.text for decision in (divergence.a, *divergence.a_next))
+    b = ", ".join(decision.text for decision in (divergence.b, *divergence.b_next))
+    return f"From there on, a: {a}; b: {b}."
+
+
+def _overhead_words(diff: RunDiff) -> list[str]:
+    factor = diff.overhead_factor
+    if factor is None:
+        return []
+    if diff.overhead_factor_is == EXACT:
+        return [f"The overheads differ by a factor of {factor:.4f}."]
+    if diff.overhead_factor_is == LOWER_BOUND:
+        return [
+            f"The overheads differ by a factor of at least {factor:.4f}: the larger one is of a "
+            "run that was stopped, and would have grown."
+        ]
+    return [
+        f"The overheads so far differ by a factor of {factor:.4f}, which says little: the run "
+        "with the smaller one did not reach its end."
+    ]
+
+
+def _operator_words(diff: RunDiff) -> list[str]:
+    top = [cost for cost in diff.operators if cost.extra_ns][:3]
+    if not top:
+        return []
+    parts = [
+        f"{plain_name(cost.name)} ({cost.remats_a:,} and {cost.remats_b:,} times, "
+        f"{duration(cost.cost_a_ns)} and {duration(cost.cost_b_ns)})"
+        for cost in top
+    ]
+    return [
+        f"The cost of rematerialisation differs most in {'; '.join(parts)}, first a and then b."
+    ]
+
+
+def _set_words(diff: RunDiff) -> list[str]:
+    sets = diff.sets.by_cause
+    return [
+        f"Storages evicted under pressure: {_compared(sets['pressure'])}. "
+        f"For any cause: {_compared(sets['all'])}."
+    ]
+
+
+def _compared(sets: SetComparison) -> str:
+    return (
+        f"{sets.a:,} in a and {sets.b:,} in b, {sets.intersection:,} in both "
+        f"(Jaccard {sets.jaccard:.3f})"
+    )

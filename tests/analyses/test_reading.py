@@ -1,0 +1,56 @@
+"""What is refused as the log of a run, or as two logs of one trace?"""
+
+# mypy: no-check-untyped-defs
+
+import pytest
+
+from dtrdiag.analyses import (
+    dependency_graph,
+    diff_runs,
+    eviction_sets,
+    first_divergence,
+    pinned_frontier,
+    summarise,
+)
+from dtrdiag.analyses.reading import require_same_trace
+from dtrdiag.errors import AnalysisError
+from dtrdiag.events.records import Banish
+
+SINGLE = [summarise, pinned_frontier, dependency_graph]
+PAIRED = [eviction_sets, first_divergence, diff_runs]
+
+
+@pytest.mark.parametrize("analysis", SINGLE)
+def test_an_empty_log_is_refused(analysis):
+    with pytest.raises(AnalysisError, match="no events"):
+        analysis([])
+
+
+@pytest.mark.parametrize("analysis", SINGLE)
+def test_a_log_without_a_header_is_refused(analysis):
+    with pytest.raises(AnalysisError, match="begins with a `banish` event"):
+        analysis(iter([Banish(0, 0, 1)]))
+
+
+@pytest.mark.parametrize("analysis", PAIRED)
+def test_runs_of_different_traces_are_refused_with_both_digests(analysis, make_header):
+    a = make_header(trace_sha256="a" * 64, trace_name="one")
+    b = make_header(trace_sha256="b" * 64, trace_name="two")
+    with pytest.raises(AnalysisError) as refused:
+        analysis([a], [b])
+    assert f"one (sha256 {'a' * 64})" in str(refused.value)
+    assert f"two (sha256 {'b' * 64})" in str(refused.value)
+
+
+def test_without_digests_the_counts_decide_where_both_are_known(make_header):
+    known = make_header(trace_ops=5, trace_tensors=7)
+    require_same_trace(known, make_header())
+    require_same_trace(known, make_header(trace_ops=5, trace_name="another file name"))
+    with pytest.raises(AnalysisError, match="5 ops, 7 tensors"):
+        require_same_trace(known, make_header(trace_ops=5, trace_tensors=8))
+
+
+def test_equal_digests_decide_alone(make_header):
+    require_same_trace(
+        make_header(trace_sha256="a", trace_ops=5), make_header(trace_sha256="a", trace_ops=6)
+    )

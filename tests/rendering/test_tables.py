@@ -1,0 +1,89 @@
+"""Do tables show what the documents hold, whatever the names in them?"""
+
+# mypy: no-check-untyped-defs
+
+import io
+
+import pytest
+from rich.console import Console
+
+from dtrdiag.analyses import summary_document
+from dtrdiag.rendering import tables
+
+
+def shown(table, width=160):
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None).print(table)
+    return stream.getvalue()
+
+
+def test_a_run_is_shown_with_both_counts_of_its_evictions(make_summary):
+    document = summary_document(make_summary(ratio=0.5), "python", 1.25)
+    text = shown(tables.run_table(document))
+    assert "1,000 B, 0.5 of the peak" in text
+    assert "12 (5 pressure, 7 release)" in text
+    assert "[980, 1,010)" in text
+    assert "1.5000x" in text
+    assert "1.250 s" in text
+
+
+def test_a_run_with_what_is_not_known(make_summary):
+    summary = make_summary("incomplete", budget_bytes=None, baseline_cost_ns=None)
+    text = shown(tables.run_table(summary_document(summary)))
+    assert "unlimited" in text
+    assert "engine" not in text
+
+
+def test_a_sweep_is_a_row_a_run_in_the_order_given(make_summary):
+    runs = [
+        summary_document(make_summary(outcome, ratio=ratio))
+        for outcome, ratio in (("ok", 0.3), ("oom", 0.1), ("thrashed", 0.2))
+    ]
+    lines = [line for line in shown(tables.sweep_table(runs)).splitlines() if "by hand" in line]
+    assert [line.split("│")[5].strip() for line in lines] == ["ok", "oom", "thrashed"]
+    assert [line.split("│")[3].strip() for line in lines] == ["0.3", "0.1", "0.2"]
+
+
+@pytest.mark.parametrize("expand", [False, True])
+def test_a_long_stack_keeps_its_ends_and_what_adds_bytes(expand, make_frontier):
+    steps = [0] * 100
+    steps[50] = 4096
+    text = shown(tables.frontier_table(make_frontier(steps), expand))
+    rows = [line for line in text.splitlines() if "conv" in line]
+    if expand:
+        assert len(rows) == 100
+        assert "more that add nothing" not in text
+    else:
+        depths = [int(line.split("│")[1]) for line in rows]
+        assert depths == [1, 2, 3, 4, 5, 6, 51, 95, 96, 97, 98, 99, 100]
+        assert "44 more" in text
+        assert "43 more" in text
+    assert "4.0 KiB" in text
+
+
+def test_bytes_by_state_add_up_before_the_eyes(make_frontier):
+    text = shown(tables.state_table(make_frontier([1000, 2000])))
+    for words in ("3,000 B", "3,007 B", "50 B", "3,027 B", "30 B"):
+        assert words in text
+
+
+def test_sets_and_operators_are_shown(make_diff):
+    diff = make_diff()
+    assert "0.4000" in shown(tables.sets_table(diff.sets))
+    assert "1.5 us" in shown(tables.operators_table(diff))
+
+
+def test_foreign_names_are_neither_markup_nor_control(
+    nasty_name, make_frontier, make_diff, make_summary
+):
+    document = summary_document(make_summary(trace_name=nasty_name, policy=nasty_name))
+    for table in (
+        tables.run_table(document),
+        tables.sweep_table([document]),
+        tables.frontier_table(make_frontier([5], name=nasty_name)),
+        tables.operators_table(make_diff(name=nasty_name)),
+    ):
+        text = shown(table)
+        assert all(line.isprintable() for line in text.splitlines())
+        if nasty_name.startswith("["):
+            assert nasty_name in text
