@@ -62,8 +62,8 @@ def run() -> Callable[..., tuple[RunResult, list[Event]]]:
 
 
 @pytest.fixture(scope="session")
-def decisions() -> Callable[[list[Event]], str]:
-    def decisions(events: list[Event]) -> str:
+def decisions() -> Callable[[list[Any]], str]:
+    def decisions(events: list[Any]) -> str:
         """Such as "C0 C1 E1 R1"."""
         words = []
         for event in events:
