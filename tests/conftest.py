@@ -1,9 +1,13 @@
-"""What tests share: where the public traces are, if this machine has them."""
+"""What tests share: random traces, and where the public ones are, if this machine has them."""
 
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import strategies as st
+
+from dtrdiag.errors import TraceError
+from dtrdiag.trace import TraceBuilder
 
 ARCHIVE_NAME = "dtr-logs.zip"
 
@@ -23,3 +27,49 @@ def traces_archive() -> Path:
     if not archive.is_file():
         pytest.fail(f"DTRDIAG_TRACES={named}: there is no {ARCHIVE_NAME}")
     return archive
+
+
+SIZES = st.sampled_from([0, 0, 1, 7, 16, 16, 1 << 45])
+COSTS = st.sampled_from([0, 0, 1, 5, 1 << 45])
+
+
+@st.composite
+def traces(draw):
+    """Small traces with all that instructions can do; released names are not used again."""
+    builder = TraceBuilder("random")
+    builder.constant("c", draw(SIZES))
+    live, fresh = ["c"], 0
+    for _ in range(draw(st.integers(3, 30))):
+        some = st.lists(st.sampled_from(live), min_size=0 if len(live) > 1 else 1, max_size=4)
+        kind = draw(st.sampled_from(["call"] * 5 + ["mutate", "copy", "copy_from", "release"]))
+        if kind == "call":
+            args = draw(some)
+            results = [f"t{fresh + index}" for index in range(draw(st.integers(1, 3)))]
+            fresh += len(results)
+            memory = [draw(SIZES) for _ in results]
+            aliases = [draw(st.integers(-1, len(args) - 1)) for _ in results]
+            builder.call(results, "op", args, draw(COSTS), memory, aliases)
+            live += results
+        elif kind == "mutate":
+            args = draw(st.lists(st.sampled_from(live), min_size=1, max_size=3, unique=True))
+            mutated = draw(st.lists(st.integers(0, len(args) - 1), min_size=1, unique=True))
+            builder.mutate("mutate", args, mutated, draw(COSTS))
+        elif kind == "copy":
+            builder.copy(f"t{fresh}", draw(st.sampled_from(live)))
+            live.append(f"t{fresh}")
+            fresh += 1
+        elif kind == "copy_from":
+            names = draw(st.lists(st.sampled_from(live), min_size=2, max_size=2))
+            try:
+                builder.copy_from(*names)
+            except TraceError:  # onto itself, and that was its last reference
+                break
+        elif len(live) > 1:
+            builder.release(live.pop(draw(st.integers(0, len(live) - 1))))
+    return builder.build("0" * 64)
+
+
+@pytest.fixture(scope="session")
+def random_traces():
+    """A strategy: draw from it with `data.draw(random_traces)`."""
+    return traces()

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dtrdiag.errors import LogError, SimulationError, TraceError
+from dtrdiag.errors import LogError, SimulationError
 from dtrdiag.log import RULES, verify
 from dtrdiag.simulator import baseline_peak_bytes
-from dtrdiag.trace import TraceBuilder
 
 DEALLOCS = ["eager", "ignore", "banish"]
 
@@ -48,56 +47,18 @@ def test_logs_of_thrashed_runs_are_accepted(busy_trace, record_run):
     assert accepted(events)
 
 
-NAMES = [f"n{index}" for index in range(12)]
-SIZES = st.sampled_from([0, 0, 1, 7, 16, 16, 1 << 45])
-COSTS = st.sampled_from([0, 0, 1, 5, 1 << 45])
-
-
-@st.composite
-def traces(draw):
-    """Small traces with all that instructions can do; released names are not used again."""
-    builder = TraceBuilder("random")
-    builder.constant("c", draw(SIZES))
-    live, fresh = ["c"], 0
-    for _ in range(draw(st.integers(3, 30))):
-        some = st.lists(st.sampled_from(live), min_size=0 if len(live) > 1 else 1, max_size=4)
-        kind = draw(st.sampled_from(["call"] * 5 + ["mutate", "copy", "copy_from", "release"]))
-        if kind == "call":
-            args = draw(some)
-            results = [f"t{fresh + index}" for index in range(draw(st.integers(1, 3)))]
-            fresh += len(results)
-            memory = [draw(SIZES) for _ in results]
-            aliases = [draw(st.integers(-1, len(args) - 1)) for _ in results]
-            builder.call(results, "op", args, draw(COSTS), memory, aliases)
-            live += results
-        elif kind == "mutate":
-            args = draw(st.lists(st.sampled_from(live), min_size=1, max_size=3, unique=True))
-            mutated = draw(st.lists(st.integers(0, len(args) - 1), min_size=1, unique=True))
-            builder.mutate("mutate", args, mutated, draw(COSTS))
-        elif kind == "copy":
-            builder.copy(f"t{fresh}", draw(st.sampled_from(live)))
-            live.append(f"t{fresh}")
-            fresh += 1
-        elif kind == "copy_from":
-            names = draw(st.lists(st.sampled_from(live), min_size=2, max_size=2))
-            try:
-                builder.copy_from(*names)
-            except TraceError:  # onto itself, and that was its last reference
-                break
-        elif len(live) > 1:
-            builder.release(live.pop(draw(st.integers(0, len(live) - 1))))
-    return builder.build("0" * 64)
-
-
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    trace=traces(),
+    data=st.data(),
     policy=st.sampled_from(["dtr", "dtr-eq", "dtr-local", "msps", "lru", "size", "none+stale"]),
     ratio=st.floats(0.2, 1.1),
     limit=st.sampled_from([None, 1, 1.5, 2, 10]),
     candidates=st.sampled_from([0, 1, 3, 99]),
 )
-def test_logs_of_any_trace_are_accepted(record_run, trace, policy, ratio, limit, candidates):
+def test_logs_of_any_trace_are_accepted(
+    record_run, random_traces, data, policy, ratio, limit, candidates
+):
+    trace = data.draw(random_traces)
     for dealloc in DEALLOCS:
         try:
             budget = max(1, int(baseline_peak_bytes(trace) * ratio))
