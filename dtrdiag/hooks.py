@@ -7,6 +7,7 @@ nobody asked for is counted but not built.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from dtrdiag.errors import HookError, SubscriberError
@@ -49,10 +50,9 @@ class Hooks:
             what = f"unknown event kind {unknown[0]!r}" if unknown else "no event kind given"
             raise HookError(f"{what}; kinds are {', '.join(EVENT_TYPES)}")
 
-        # A wrapper of its own, so that undo ends this subscription and not an equal one.
-        def entry(event: Event) -> None:
-            subscriber(event)
-
+        # Undo goes by identity: a second subscription of the same callable gets its own object.
+        known = any(subscriber in self.by_kind[kind] for kind in wanted)
+        entry = partial(subscriber) if known else subscriber
         for kind in wanted:
             self.by_kind[kind] = (*self.by_kind[kind], entry)
 

@@ -1,0 +1,102 @@
+"""The Python engine and simrd on the same recorded runs, in one process, as a ratio."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from dtrdiag.simulator import RunConfig, simulate
+from dtrdiag.trace import parse_dtr_log, write_dtr_log
+from dtrdiag.trace.catalog import resolve
+
+RECORDS = Path(__file__).parents[1] / "tests" / "data" / "simrd-goldens.jsonl"
+
+
+def measure(simrd: Path, traces: list[str] | None, most_seconds: float, repeat: int) -> None:
+    """Print one line per recorded run: seconds of each side, and how many times faster we are."""
+    sys.path.insert(0, str(simrd))
+    loaded: dict[str, tuple[Any, Any]] = {}
+    ratios = []
+    print(f"{'run':44} {'simrd s':>9} {'dtrdiag s':>9} {'ratio':>7}  decisions", flush=True)
+    for line in RECORDS.read_text().splitlines():
+        record = json.loads(line)
+        name = record["trace"]
+        if record["simrd_seconds"] > most_seconds or (traces and name not in traces):
+            continue
+        if name not in loaded:
+            loaded[name] = _load(name)
+        trace, graph = loaded[name]
+        theirs, ours = [], []
+        for _ in range(repeat):
+            seconds, digest = _run_simrd(graph, record)
+            theirs.append(seconds)
+            config = RunConfig(
+                record["policy"],
+                record["budget"],
+                dealloc=record["dealloc"],
+                overhead_limit=record["overhead_limit"],
+            )
+            result = simulate(trace, config)
+            ours.append(result.simulate_seconds)
+        same = digest == result.end.decisions_sha256 == record["decisions_sha256"]
+        ratio = statistics.median(theirs) / statistics.median(ours)
+        ratios.append(ratio)
+        label = f"{name} {record['policy']} {record['dealloc']} {record['ratio']}"
+        print(
+            f"{label:44} {statistics.median(theirs):9.3f} {statistics.median(ours):9.3f} "
+            f"{ratio:6.2f}x  {'equal' if same else 'DIFFERENT'}",
+            flush=True,
+        )
+    if not ratios:
+        print("no recorded run was chosen")
+        return
+    print(
+        f"{len(ratios)} runs: ratio {min(ratios):.2f}x at the least, "
+        f"{statistics.median(ratios):.2f}x in the middle, {max(ratios):.2f}x at the most"
+    )
+
+
+def _load(name: str) -> tuple[Any, Any]:
+    from simrd.parse import parse_file
+
+    trace = resolve(name)
+    text = write_dtr_log(trace).decode()
+    parse_dtr_log(text.encode(), name=name)
+    return trace, parse_file(text.splitlines(keepends=True))
+
+
+def _run_simrd(graph: Any, record: dict[str, Any]) -> tuple[float, str]:
+    """Run simrd once; returns seconds and the digest of its decisions, noted by overriding."""
+    from simrd.heuristic import HEURISTICS
+    from simrd.runtime import RUNTIMES
+    from simrd.runtime.runtime import RematExceededError
+
+    runtime_name, heuristic_name = record["simrd_class"].split("/")
+    lines: list[str] = []
+
+    class Spied(RUNTIMES[runtime_name]):  # type: ignore[misc]
+        def _compute(self, tensor: Any, rematerialize: bool = True) -> Any:
+            done = super()._compute(tensor, rematerialize=rematerialize)
+            lines.append(f"{'R' if rematerialize else 'C'} {tensor.op_id}\n")
+            return done
+
+        def _T_evict(self, storage: Any) -> None:  # noqa: N802 - simrd's name
+            lines.append(f"E {storage.root_id}\n")
+
+    limit = record["overhead_limit"]
+    remat_limit = record["baseline_cost"] * (limit - 1) if limit else math.inf
+    runtime = Spied(record["budget"], HEURISTICS[heuristic_name](), remat_limit=remat_limit)
+    execute = graph.get_closure()
+    started = time.perf_counter()
+    try:
+        execute(runtime)
+    except (MemoryError, RematExceededError):
+        pass
+    seconds = time.perf_counter() - started
+    return seconds, hashlib.sha256("".join(lines).encode()).hexdigest()

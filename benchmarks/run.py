@@ -1,0 +1,47 @@
+"""How fast is dtrdiag, beside simrd where a copy of it is given, and at writing and reading logs?
+
+    python benchmarks/run.py                      the logs
+    python benchmarks/run.py --simrd PATH         and every recorded run beside simrd
+    python benchmarks/run.py --simrd PATH --trace unet --most-seconds 1
+
+PATH is the folder that holds the package `simrd` of uwsampl/dtr-prototype (its folder `simrd`); it
+is imported from there, never copied. Public traces are found as in the tests (DTRDIAG_TRACES, or
+`dtrdiag traces fetch`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import beside_simrd
+import logs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--simrd", type=Path, help="folder that holds the package simrd")
+    parser.add_argument("--trace", action="append", help="only this public trace; repeatable")
+    parser.add_argument("--most-seconds", type=float, default=1e9, help="skip recorded runs longer")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each side, median counts")
+    options = parser.parse_args()
+    if options.simrd is None:
+        logs.measure()
+        return
+    # simrd recurses once per level of rematerialisation.
+    sys.setrecursionlimit(1_000_000)
+    threading.stack_size(1 << 30)
+    worker = threading.Thread(
+        target=beside_simrd.measure,
+        args=(options.simrd, options.trace, options.most_seconds, options.repeat),
+    )
+    worker.start()
+    worker.join()
+
+
+if __name__ == "__main__":
+    main()
