@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -94,9 +95,7 @@ def _run_simrd(graph: Any, record: dict[str, Any]) -> tuple[float, str]:
     runtime = Spied(record["budget"], HEURISTICS[heuristic_name](), remat_limit=remat_limit)
     execute = graph.get_closure()
     started = time.perf_counter()
-    try:
+    with contextlib.suppress(MemoryError, RematExceededError):
         execute(runtime)
-    except (MemoryError, RematExceededError):
-        pass
     seconds = time.perf_counter() - started
     return seconds, hashlib.sha256("".join(lines).encode()).hexdigest()
