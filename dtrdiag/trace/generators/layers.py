@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dtrdiag.trace.generators.recorder import Recorder, Value
-from dtrdiag.trace.generators.roofline import elements, matmul_flops
+from dtrdiag.trace.generators.roofline import Shape, elements, matmul_flops
 
 CLASSES = 10
 """Classes of the classifier at the end of each network."""
@@ -72,11 +72,12 @@ def classifier(net: Recorder, features: Value) -> Callable[[], Value]:
     batch, width = features.shape
     shape = (batch, CLASSES)
     targets = net.constant("targets", (batch,))
-    weight, bias = net.constant("head.weight", (CLASSES, width)), net.constant("head.bias", (CLASSES,))
+    weight = net.constant("head.weight", (CLASSES, width))
+    bias = net.constant("head.bias", (CLASSES,))
     scores = linear(net, "head.scores", features, weight, bias)
     work = SOFTMAX_FLOPS * elements(shape)
     logits = net.op("log_softmax", [scores], "head.logits", shape, flops=work)
-    results = [("loss", ()), ("head.total_weight", ())]
+    results: list[tuple[str, Shape]] = [("loss", ()), ("head.total_weight", ())]
     loss, total = net.call("nll_loss", [logits, targets], results, flops=elements(shape))
     net.keep(loss)
 

@@ -94,7 +94,10 @@ def _convolution(
     kernel: int = 3,
     needs_input_gradient: bool = True,
 ) -> tuple[Value, Backward]:
-    """A convolution and its batch norm."""
+    """A convolution and its batch norm.
+
+    Where the input needs no gradient, as for the images, the backward pass returns the weight's.
+    """
     batch, inputs, side, _ = x.shape
     weight = net.constant(f"{name}.weight", (channels, inputs, kernel, kernel))
     shape = (batch, channels, side // stride, side // stride)
@@ -118,7 +121,8 @@ def _convolution(
 
 def _batch_norm(net: Recorder, name: str, x: Value) -> tuple[Value, Backward]:
     per_channel = (x.shape[1],)
-    scale, shift = net.constant(f"{name}.scale", per_channel), net.constant(f"{name}.shift", per_channel)
+    scale = net.constant(f"{name}.scale", per_channel)
+    shift = net.constant(f"{name}.shift", per_channel)
     out, mean, invstd = net.call(
         "batch_norm",
         [x, scale, shift],
