@@ -1,4 +1,4 @@
-"""Which traces are known by name, and the trace that a name, a file or an archive member stands for.
+"""Which traces are known by name, and which trace a name, file or archive member stands for.
 
 Names of bundled and public traces come first; a file of the same name is reached as `./NAME`.
 """

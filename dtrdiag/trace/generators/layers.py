@@ -17,7 +17,7 @@ Backward = Callable[[Value], Value]
 
 
 def linear(net: Recorder, name: str, x: Value, weight: Value, bias: Value) -> Value:
-    """x W' + b, as a view of the weight (`t`) and an `addmm`.
+    """The product x W' + b, as a view of the weight (`t`) and an `addmm`.
 
     Args:
         net: where it is written down.

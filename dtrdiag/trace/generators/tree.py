@@ -3,8 +3,10 @@
 Nodes are numbered as in a heap: the root is 1, the children of n are 2 n and 2 n + 1. They are
 evaluated children first, left before right (post-order), and backward in reverse.
 
-    leaf     x = select(inputs, leaf), gates = x W' + b of 3 width, h, c = leaf_cell(gates)
-    inner    gates = cat(h_left, h_right) U' + b of 5 width, h, c = tree_cell(gates, c_left, c_right)
+    leaf     gates = select(inputs, leaf) W' + b         3 width wide
+             h, c = leaf_cell(gates)
+    inner    gates = cat(h_left, h_right) U' + b         5 width wide
+             h, c = tree_cell(gates, c_left, c_right)
 
 The cells are fused kernels with two results, at 16 operations per element of h forward and 32
 backward; a state has 4 batch width bytes, and weights are shared by all leaves and by all inner
