@@ -60,7 +60,8 @@ def _block(net: Recorder, name: str, x: Value, channels: int, side: int) -> tupl
     hidden, backward1 = _convolution(net, f"{name}.1", x, channels, stride=stride)
     net.mutate("relu_", hidden)
     out, backward2 = _convolution(net, f"{name}.2", hidden, channels)
-    skip, skip_backward = x, _same
+    skip: Value = x
+    skip_backward: Backward = _pass_on
     if channels != x.shape[1] or stride > 1:
         skip, skip_backward = _convolution(
             net, f"{name}.skip", x, channels, stride=stride, kernel=1
@@ -80,7 +81,7 @@ def _block(net: Recorder, name: str, x: Value, channels: int, side: int) -> tupl
     return out, backward
 
 
-def _same(gradient: Value) -> Value:
+def _pass_on(gradient: Value) -> Value:
     return gradient
 
 
