@@ -11,12 +11,12 @@ import os
 import attrs
 
 from dtrdiag.errors import UsageError
+from dtrdiag.files import ARCHIVE_SEPARATOR
 from dtrdiag.trace.bundled import bundled_traces
 from dtrdiag.trace.dtrlog import read_dtr_log
 from dtrdiag.trace.fetching import fetch
 from dtrdiag.trace.model import Trace
 from dtrdiag.trace.public import PUBLIC_TRACES, cache_dir
-from dtrdiag.trace.source import ARCHIVE_SEPARATOR
 
 __all__ = ["KnownTrace", "cache_dir", "fetch", "known_traces", "resolve"]
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import attrs
 
 from dtrdiag.errors import UsageError
+from dtrdiag.files import ARCHIVE_SEPARATOR
 from dtrdiag.trace.bundled import check_digest
 from dtrdiag.trace.dtrlog import read_dtr_log
 from dtrdiag.trace.model import Trace
-from dtrdiag.trace.source import ARCHIVE_SEPARATOR
 
 TRACES_VARIABLE = "DTRDIAG_TRACES"
 CACHE_VARIABLE = "DTRDIAG_CACHE"

@@ -235,9 +235,9 @@ def test_traces_are_equal_when_their_contents_are_and_cannot_be_changed():
 @pytest.mark.parametrize("suffix", ["log", "log.gz", "log.zst"])
 def test_a_file_is_read_by_its_suffix(tmp_path, suffix):
     content = dump([*constant("x", 8), *call("f", ["x"], [("a", 4, -1)])])
-    pack = {"gz": gzip.compress, "zst": zstandard.compress}.get(suffix.split(".")[-1], bytes)
     path = tmp_path / f"small.{suffix}"
-    path.write_bytes(pack(content))
+    packed = {"log.gz": gzip.compress(content), "log.zst": zstandard.compress(content)}
+    path.write_bytes(packed.get(suffix, content))
     trace = read_dtr_log(path)
     assert (trace.name, trace.path) == ("small", str(path))
     assert trace == parse_dtr_log(content, name="t")

@@ -55,7 +55,7 @@ def count_of(trace):
 
 def memory_of(trace):
     """Bytes in use after each step of an unlimited run that frees on the last release."""
-    references = Counter()
+    references: Counter[int] = Counter()
     used, history, peak = 0, [], 0
     storage = trace.tensor_storage.tolist()
     size = trace.tensor_size_bytes.tolist()
@@ -152,7 +152,7 @@ def test_sizes_grow_with_the_batch_and_costs_do_not_fall(parameters):
 @pytest.mark.parametrize("name", GENERATORS)
 def test_views_have_no_bytes_and_are_cheaper_than_any_kernel(name):
     trace = make(name, 4, 8, 2)
-    costs = {True: set(), False: set()}
+    costs: dict[bool, set[int]] = {True: set(), False: set()}
     for op in range(trace.ops):
         views = [trace.tensor_alias[tensor] >= 0 for tensor in trace.outputs_of(op)]
         if trace.op_name[op] != "constant":

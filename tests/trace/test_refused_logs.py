@@ -1,6 +1,7 @@
 """A log that says something impossible is refused in one line that points at the fault."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def release(name):
 A = [call(), memory(), alias()]
 """A valid call after X: lines 3 to 5."""
 
-REFUSED = {
+REFUSED: dict[str, tuple[list[Any], int, str]] = {
     # what it is: (lines after X, line of the fault, text)
     "not an object": ([["CALL"]], 3, "not a JSON object"),
     "unknown instruction": ([{"INSTRUCTION": "JUMP"}], 3, "unknown instruction 'JUMP'"),
