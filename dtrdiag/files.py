@@ -27,6 +27,7 @@ DTR logs, the most repetitive included, compress 10 to 60 times.
 FREE_BYTES = 16 << 20
 MAX_BYTES = 8 << 30
 _CHUNK = 1 << 20
+_ZSTD_PIECE = 1 << 12
 
 
 def read_bytes(source: str) -> bytes:
@@ -40,10 +41,10 @@ def read_bytes(source: str) -> bytes:
         InputError: missing, a directory, unreadable, corrupt, or suspiciously compressed.
     """
     chunks = []
-    with open_source(source) as (stream, compressed_bytes):
+    with _open_strict(source) as (stream, compressed_bytes):
         total = 0
         try:
-            while chunk := stream.read(_CHUNK):
+            for chunk in stream:
                 total += len(chunk)
                 _check_size(source, total, compressed_bytes)
                 chunks.append(chunk)
@@ -53,14 +54,42 @@ def read_bytes(source: str) -> bytes:
 
 
 @contextmanager
+def _open_strict(source: str) -> Iterator[tuple[Iterator[bytes], int | None]]:
+    if source.endswith(".zst") and (ARCHIVE_SEPARATOR not in source or os.path.exists(source)):
+        with open_file(source) as raw:
+            yield _zstd_chunks(raw), os.fstat(raw.fileno()).st_size
+    else:
+        with open_source(source) as (stream, compressed_bytes):
+            yield iter(lambda: stream.read(_CHUNK), b""), compressed_bytes
+
+
+def _zstd_chunks(raw: BinaryIO) -> Iterator[bytes]:
+    """The frames of a file; a stream reader would take a cut file for a whole one."""
+    frame = None
+    # A few bytes of zstd can stand for 128 KiB: small pieces keep each result small.
+    while data := raw.read(_ZSTD_PIECE):
+        while data:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(data)
+            data = b""
+            if frame.eof:
+                data, frame = frame.unused_data, None
+    if frame is not None:
+        raise EOFError("the file ends in the middle of a frame")
+
+
+@contextmanager
 def open_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
-    """A stream of uncompressed bytes, and the compressed size (None: not compressed)."""
+    """A stream of uncompressed bytes, and the compressed size (None: not compressed).
+
+    A .zst file that was cut reads up to the cut, as a log of a run that was killed should.
+    """
     if ARCHIVE_SEPARATOR in source and not os.path.exists(source):
         archive, _, part = source.partition(ARCHIVE_SEPARATOR)
         with _open_archive(archive) as bundle:
             member = _find_member(bundle, archive, part)
-            with bundle.open(member) as stream:
-                yield cast(BinaryIO, stream), member.compress_size
+            with _open_member(bundle, archive, member) as stream:
+                yield stream, member.compress_size
         return
     with open_file(source) as raw:
         size = os.fstat(raw.fileno()).st_size
@@ -108,6 +137,15 @@ def _open_archive(path: str) -> Iterator[zipfile.ZipFile]:
             raise InputError(f"not a zip archive: {error}", path=path) from None
         with bundle:
             yield bundle
+
+
+def _open_member(bundle: zipfile.ZipFile, archive: str, member: zipfile.ZipInfo) -> BinaryIO:
+    try:
+        return cast(BinaryIO, bundle.open(member))
+    except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError) as error:
+        raise InputError(
+            f"member {member.filename!r} cannot be read: {error}", path=archive
+        ) from None
 
 
 def _find_member(bundle: zipfile.ZipFile, archive: str, part: str) -> zipfile.ZipInfo:

@@ -197,6 +197,17 @@ class TraceBuilder:
             names=tuple(self._name_id),
         )
 
+    def check_memory(self, memory_bytes: int) -> None:
+        """Refuse a size that no tensor can have."""
+        self._check_number("MEMORY", memory_bytes, MAX_BYTES)
+
+    def check_alias(self, name: str, alias: int, arguments: int) -> None:
+        """Refuse an alias of an argument that is not there."""
+        if not -1 <= alias < arguments:
+            raise self.error(
+                f"ALIAS {alias} of {name!r} out of range: the call has {arguments} arguments"
+            )
+
     def error(self, what: str) -> TraceError:
         """A `TraceError` that points at the current line."""
         return TraceError(what, path=self.path, line=self.line or None)
@@ -229,11 +240,8 @@ class TraceBuilder:
         return len(self._op_name) - 1
 
     def _tensor(self, name: str, memory: int, alias: int, inputs: Sequence[int]) -> None:
-        self._check_number("MEMORY", memory, MAX_BYTES)
-        if not -1 <= alias < len(inputs):
-            raise self.error(
-                f"ALIAS {alias} of {name!r} out of range: the call has {len(inputs)} arguments"
-            )
+        self.check_memory(memory)
+        self.check_alias(name, alias, len(inputs))
         tensor = len(self._tensor_name)
         storage = tensor if alias < 0 else self._storage[inputs[alias]]
         size = memory if alias < 0 else 0

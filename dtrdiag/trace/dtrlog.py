@@ -83,6 +83,7 @@ class _Reader:
                     raise self.builder.error(f"{kind} without a CALL or CONSTANT before it")
                 raise self.builder.error(f"unknown instruction {kind!r}")
             handler(line)
+        self.builder.line = len(self.lines)
         return self.builder.build(self.digest, preamble)
 
     def _preamble(self) -> list[str]:
@@ -123,24 +124,33 @@ class _Reader:
         return line
 
     def _constant(self, line: Line) -> None:
+        start = self.builder.line
         name = self._text(line, "NAME")
-        memory = self._number(self._follower("MEMORY", "CONSTANT", name), "MEMORY")
+        memory = self._memory("CONSTANT", name)
+        self.builder.line = start
         self.builder.constant(name, memory)
 
     def _call(self, line: Line) -> None:
-        results = self._texts(line, "RESULT")
+        start = self.builder.line
+        results, args = self._texts(line, "RESULT"), self._texts(line, "ARGS")
+        name, cost_ns = self._text(line, "NAME"), self._number(line, "TIME")
         memory, aliases = [], []
         for result in results:
-            memory.append(self._number(self._follower("MEMORY", "CALL", result), "MEMORY"))
-            aliases.append(self._number(self._follower("ALIAS", "MEMORY", result), "ALIAS"))
-        self.builder.call(
-            results,
-            self._text(line, "NAME"),
-            self._texts(line, "ARGS"),
-            self._number(line, "TIME"),
-            memory,
-            aliases,
-        )
+            memory.append(self._memory("CALL", result))
+            aliases.append(self._alias(result, len(args)))
+        self.builder.line = start
+        self.builder.call(results, name, args, cost_ns, memory, aliases)
+
+    # The builder checks these numbers too; here the error points at their own line.
+    def _memory(self, owner: str, name: str) -> int:
+        memory = self._number(self._follower("MEMORY", owner, name), "MEMORY")
+        self.builder.check_memory(memory)
+        return memory
+
+    def _alias(self, name: str, arguments: int) -> int:
+        alias = self._number(self._follower("ALIAS", "MEMORY", name), "ALIAS")
+        self.builder.check_alias(name, alias, arguments)
+        return alias
 
     def _mutate(self, line: Line) -> None:
         indices = self._list(line, "MUTATE")

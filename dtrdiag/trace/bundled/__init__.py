@@ -1,1 +1,78 @@
-"""The traces that are installed with dtrdiag, made by its own generators."""
+"""Which traces are installed with dtrdiag: made by its own generators, each by one command.
+
+`bundled.json` lists them with the digest of their uncompressed bytes and the command that makes
+them again.
+"""
+
+from __future__ import annotations
+
+import gzip
+from functools import cache
+from importlib import resources
+
+import attrs
+import orjson
+
+from dtrdiag.errors import InputError
+from dtrdiag.trace.dtrlog import parse_dtr_log
+from dtrdiag.trace.model import Trace
+
+INDEX = "bundled.json"
+
+
+@attrs.frozen(slots=True)
+class BundledTrace:
+    """One entry of the index."""
+
+    name: str
+    file: str
+    """Name of the compressed DTR log in this package."""
+    description: str
+    sha256: str
+    """SHA-256 of the uncompressed bytes."""
+    ops: int
+    tensors: int
+    command: str
+    """What writes the same bytes."""
+
+    @property
+    def where(self) -> str:
+        """Path of the file."""
+        return str(resources.files(__name__) / self.file)
+
+    def content(self) -> bytes:
+        """The DTR log.
+
+        Raises:
+            InputError: the installed file is missing or not the one of the index.
+        """
+        try:
+            return gzip.decompress((resources.files(__name__) / self.file).read_bytes())
+        except (OSError, EOFError) as error:
+            raise InputError(f"bundled trace is damaged: {error}", path=self.where) from None
+
+    def load(self) -> Trace:
+        """The trace; see `content` for errors."""
+        trace = parse_dtr_log(self.content(), name=self.name, path=self.where)
+        check_digest(trace, self.sha256)
+        return trace
+
+
+@cache
+def bundled_traces() -> dict[str, BundledTrace]:
+    """The bundled traces by name, in the order of the index."""
+    entries = orjson.loads((resources.files(__name__) / INDEX).read_bytes())
+    return {entry["name"]: BundledTrace(**entry) for entry in entries}
+
+
+def check_digest(trace: Trace, expected: str) -> None:
+    """Refuse a trace that is not the known one of that name.
+
+    Raises:
+        InputError: the digests differ; the text has both.
+    """
+    if trace.sha256 != expected:
+        raise InputError(
+            f"not the known trace {trace.name!r}: SHA-256 {trace.sha256}, expected {expected}",
+            path=trace.path,
+        )

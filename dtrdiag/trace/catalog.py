@@ -1,0 +1,109 @@
+"""Which traces are known by name, and which trace a name, file or archive member stands for.
+
+Names of bundled and public traces come first; a file of the same name is reached as `./NAME`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+
+import attrs
+
+from dtrdiag.errors import UsageError
+from dtrdiag.files import ARCHIVE_SEPARATOR
+from dtrdiag.trace.bundled import bundled_traces
+from dtrdiag.trace.dtrlog import read_dtr_log
+from dtrdiag.trace.fetching import fetch
+from dtrdiag.trace.model import Trace
+from dtrdiag.trace.public import PUBLIC_TRACES, cache_dir
+
+__all__ = ["KnownTrace", "cache_dir", "fetch", "known_traces", "resolve"]
+
+_FILE_SUFFIXES = (".log", ".gz", ".zst", ".jsonl", ".json", ".zip")
+
+
+@attrs.frozen(slots=True)
+class KnownTrace:
+    """A trace that has a name, whether it is on this machine or not."""
+
+    name: str
+    kind: str
+    """`bundled` or `public`."""
+    available: bool
+    where: str | None
+    """The file or archive member that would be read; None: not on this machine."""
+    description: str
+    ops: int
+    tensors: int
+    sha256: str
+    """SHA-256 of the DTR log's uncompressed bytes."""
+    command: str
+    """What makes or gets it."""
+
+
+def known_traces() -> list[KnownTrace]:
+    """All known traces: the bundled ones, then the public ones.
+
+    Nothing is read: `available` says that a file is there, `resolve` checks what is in it.
+    """
+    records = [
+        KnownTrace(
+            entry.name,
+            "bundled",
+            True,
+            entry.where,
+            entry.description,
+            entry.ops,
+            entry.tensors,
+            entry.sha256,
+            entry.command,
+        )
+        for entry in bundled_traces().values()
+    ]
+    for trace in PUBLIC_TRACES.values():
+        where = trace.locate()
+        records.append(
+            KnownTrace(
+                trace.name,
+                "public",
+                where is not None,
+                where,
+                trace.description,
+                trace.ops,
+                trace.tensors,
+                trace.sha256,
+                "dtrdiag traces fetch",
+            )
+        )
+    return records
+
+
+def resolve(trace: str | os.PathLike[str]) -> Trace:
+    """The trace that an argument of the command line stands for.
+
+    Args:
+        trace: name of a bundled or public trace, a file (plain, .gz, .zst), or
+            `archive.zip::PART`.
+
+    Raises:
+        UsageError: no such name and no such file, or a public trace that is not on this machine.
+        InputError: the file cannot be read, or is not the known trace of that name.
+        TraceError: it is not a DTR log.
+    """
+    text = os.fspath(trace)
+    if text in bundled_traces():
+        return bundled_traces()[text].load()
+    if text in PUBLIC_TRACES:
+        return PUBLIC_TRACES[text].load()
+    if os.path.exists(text) or _is_path(text):
+        return read_dtr_log(text)
+    names = [*bundled_traces(), *PUBLIC_TRACES]
+    close = difflib.get_close_matches(text.lower(), names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known names: {', '.join(names)}"
+    raise UsageError(f"unknown trace {text[:60]!r}: no such name and no such file; {hint}")
+
+
+def _is_path(text: str) -> bool:
+    separators = [os.sep, os.altsep or os.sep, ARCHIVE_SEPARATOR]
+    return any(part in text for part in separators) or text.endswith(_FILE_SUFFIXES)
