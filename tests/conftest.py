@@ -8,24 +8,24 @@ from hypothesis import strategies as st
 
 from dtrdiag.errors import TraceError
 from dtrdiag.trace import TraceBuilder
-
-ARCHIVE_NAME = "dtr-logs.zip"
+from dtrdiag.trace.public import ARCHIVE_NAME, cache_dir
 
 
 @pytest.fixture(scope="session")
 def traces_archive() -> Path:
     """The archive of public DTR logs, which is not part of the repository.
 
-    ``DTRDIAG_TRACES`` names the archive or its folder. Without that variable the test is skipped;
-    a variable that names nothing is an error, so that a mistake does not pass for a green run.
+    ``DTRDIAG_TRACES`` names the archive or its folder; else the user's cache may have it. Without
+    either the test is skipped. A variable that names nothing is an error, so that a mistake does
+    not pass for a green run.
     """
     named = os.environ.get("DTRDIAG_TRACES")
-    if not named:
-        pytest.skip("no public traces: run `dtrdiag traces fetch`, or set DTRDIAG_TRACES")
-    path = Path(named)
+    path = Path(named) if named else cache_dir()
     archive = path / ARCHIVE_NAME if path.is_dir() else path
     if not archive.is_file():
-        pytest.fail(f"DTRDIAG_TRACES={named}: there is no {ARCHIVE_NAME}")
+        if named:
+            pytest.fail(f"DTRDIAG_TRACES={named}: there is no {ARCHIVE_NAME}")
+        pytest.skip("no public traces: run `dtrdiag traces fetch`, or set DTRDIAG_TRACES")
     return archive
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dtrdiag.hooks import Hooks
 from dtrdiag.simulator import RunConfig, baseline_peak_bytes, budget_from_ratio, simulate
-from dtrdiag.trace import read_dtr_log
+from dtrdiag.trace.catalog import resolve
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -25,8 +25,8 @@ def identify(record):
 
 
 @lru_cache(maxsize=3)
-def public_trace(archive, name):
-    return read_dtr_log(f"{archive}::logs/{name}", name=name)
+def public_trace(name):
+    return resolve(name)
 
 
 def outcome(trace, record):
@@ -60,8 +60,9 @@ def assert_equals(trace, record):
 
 
 @pytest.mark.parametrize("record", records("simrd-goldens.jsonl"), ids=identify)
-def test_equals_the_recorded_simrd_run(record, traces_archive):
-    assert_equals(public_trace(traces_archive, record["trace"]), record)
+@pytest.mark.usefixtures("traces_archive")
+def test_equals_the_recorded_simrd_run(record):
+    assert_equals(public_trace(record["trace"]), record)
 
 
 def takes_minutes(record):
@@ -76,8 +77,9 @@ def takes_minutes(record):
     ],
     ids=identify,
 )
-def test_equals_the_longer_runs_with_their_exact_intervals(record, traces_archive):
-    assert_equals(public_trace(traces_archive, record["trace"]), record)
+@pytest.mark.usefixtures("traces_archive")
+def test_equals_the_longer_runs_with_their_exact_intervals(record):
+    assert_equals(public_trace(record["trace"]), record)
 
 
 SIMRD_NAMES = {
@@ -89,9 +91,10 @@ SIMRD_NAMES = {
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.decisions.txt.gz")), ids=lambda p: p.name)
-def test_decides_line_by_line_as_recorded(path, traces_archive):
+@pytest.mark.usefixtures("traces_archive")
+def test_decides_line_by_line_as_recorded(path):
     name, policy, dealloc, ratio = path.name.removesuffix(".decisions.txt.gz").split("-")
-    trace = public_trace(traces_archive, name)
+    trace = public_trace(name)
     budget = budget_from_ratio(baseline_peak_bytes(trace), float(ratio))
     lines = []
     hooks = Hooks()
