@@ -12,16 +12,16 @@ from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import JsonlWriter
 from dtrdiag.log import Replay, open_log, verify
 from dtrdiag.simulator import RunConfig, baseline_peak_bytes, budget_from_ratio, simulate
-from dtrdiag.trace.catalog import resolve
+from dtrdiag.trace.generators import generate
 
 REPEAT = 5
 
 
 def measure() -> None:
-    """Print a table; the run is one of a bundled trace, so that nothing else is needed."""
-    trace = resolve("recurrent-16")
-    budget = budget_from_ratio(baseline_peak_bytes(trace), 0.3)
-    config = RunConfig("lru", budget, overhead_limit=None)
+    """Print a table for one thrashing run of a generated trace, so that nothing else is needed."""
+    trace = generate("recurrent", depth=64, width=64, batch=16)
+    budget = budget_from_ratio(baseline_peak_bytes(trace), 0.7)
+    config = RunConfig("lru", budget, overhead_limit=4)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.jsonl"
 
@@ -53,7 +53,8 @@ def measure() -> None:
             ("verify", lambda: verify(events), 0.0),
         ]
         size = path.stat().st_size
-        print(f"{trace.name} {config.policy}: {len(events)} events, {size} bytes, plain JSONL")
+        run = f"{trace.name} of {trace.ops} ops, {config.policy}, {events[-1].outcome}"
+        print(f"{run}: {len(events)} events, {size} bytes, plain JSONL, median of {REPEAT}")
         for label, action, less in rows:
             rate = len(events) / max(1e-9, _seconds(action) - less)
             print(f"{label:40} {rate:12,.0f} events/s")

@@ -35,7 +35,7 @@ def read_bytes(source: str) -> bytes:
 
     Args:
         source: a path; `.gz` and `.zst` are decompressed; `archive.zip::PART` is the one member
-            whose path is or contains PART.
+            whose path is PART, whose file name begins with it, or whose path contains it.
 
     Raises:
         InputError: missing, a directory, unreadable, corrupt, or suspiciously compressed.
@@ -148,10 +148,17 @@ def _open_member(bundle: zipfile.ZipFile, archive: str, member: zipfile.ZipInfo)
         ) from None
 
 
+def _base(info: zipfile.ZipInfo) -> str:
+    return info.filename.rpartition("/")[2]
+
+
 def _find_member(bundle: zipfile.ZipFile, archive: str, part: str) -> zipfile.ZipInfo:
     members = [info for info in bundle.infolist() if not info.is_dir()]
     exact = [info for info in members if info.filename == part]
-    found = exact or [info for info in members if part and part in info.filename]
+    # `lstm` is meant to be `logs/lstm-128.log` although `logs/treelstm-6.log` contains it too.
+    starting = [info for info in members if part and _base(info).startswith(part)]
+    containing = [info for info in members if part and part in info.filename]
+    found = exact or (starting if len(starting) == 1 else containing)
     if len(found) == 1:
         if found[0].flag_bits & 1:
             raise InputError(f"member {found[0].filename!r} is encrypted", path=archive)
