@@ -1,14 +1,13 @@
 """The ``dtrdiag`` command: one verb for each question."""
 
-import sys
+from __future__ import annotations
 
-from dtrdiag import __version__
+from collections.abc import Sequence
 
 
-def main() -> int:
-    """Answer the arguments of this process; returns its exit status (2 for bad arguments)."""
-    if sys.argv[1:] == ["--version"]:
-        print(f"dtrdiag {__version__}")
-        return 0
-    print("dtrdiag: error: only --version is known", file=sys.stderr)
-    return 2
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Answer the arguments (those of this process by default); returns the exit status."""
+    # Imported here, so that the workers of a sweep do not load every verb.
+    from dtrdiag.cli.app import answer
+
+    return answer(arguments)

@@ -1,0 +1,187 @@
+"""Which verbs there are, and how whatever goes wrong in one becomes a line and an exit status.
+
+| status | means |
+|---|---|
+| 0 | the question was answered (an out-of-memory run is an answer) |
+| 1 | a check failed |
+| 2 | bad arguments, or input or output that cannot be used |
+| 70 | a fault of dtrdiag itself, `EX_SOFTWARE` of sysexits |
+| 130 | interrupted |
+| 141 | whoever read the output went away |
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from dtrdiag import __version__
+from dtrdiag.cli import traces
+from dtrdiag.cli.diff import diff
+from dtrdiag.cli.doctor import doctor
+from dtrdiag.cli.graph import graph
+from dtrdiag.cli.oom import oom
+from dtrdiag.cli.quickstart import quickstart
+from dtrdiag.cli.replay import replay
+from dtrdiag.cli.run import run
+from dtrdiag.cli.sweep import sweep
+from dtrdiag.errors import DtrdiagError
+
+PROGRAM = "dtrdiag"
+BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 70, 130, 141
+DEBUG = "--debug"
+
+VERBS: tuple[Callable[..., None] | typer.Typer, ...] = (
+    quickstart,
+    traces.app,
+    run,
+    sweep,
+    oom,
+    diff,
+    replay,
+    graph,
+    doctor,
+)
+"""Every verb, in the order of the help text."""
+
+# The base of what typer raises for arguments it refuses. By name, because typer brought its own
+# copy of click at some point, so that importing click may give another class or none.
+(_REFUSED,) = (kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def build() -> typer.Typer:
+    """The application, with every verb of `VERBS`."""
+    app = typer.Typer(
+        name=PROGRAM,
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_root)
+    for verb in VERBS:
+        if isinstance(verb, typer.Typer):
+            app.add_typer(verb)
+        else:
+            app.command()(verb)
+    return app
+
+
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[
+        bool, typer.Option(DEBUG, help="Show a traceback for an error; any verb takes it.")
+    ] = False,
+) -> None:
+    """Say why a run under Dynamic Tensor Rematerialization OOMs or crawls.
+
+    Begin with `dtrdiag quickstart`. A TRACE is a name out of `dtrdiag traces list`, a DTR log (plain,
+    .gz, .zst), or archive.zip::MEMBER. A RUN is a saved event log, or a TRACE with run options.
+    """
+    if version:
+        print(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def answer(arguments: Sequence[str] | None = None) -> int:
+    """Run the verb that the arguments name; returns the exit status and raises nothing."""
+    given, debug = _without_debug(sys.argv[1:] if arguments is None else list(arguments))
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that lacks a character shows another, rather than nothing at all.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        status = _invoke(given)
+        sys.stdout.flush()
+    except BaseException as error:
+        return _failed(error, debug)
+    return status
+
+
+def _invoke(arguments: list[str]) -> int:
+    command = typer.main.get_command(build())
+    try:
+        with command.make_context(PROGRAM, arguments) as context:
+            command.invoke(context)
+    except typer.Exit as done:
+        return int(done.exit_code)
+    return 0
+
+
+def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """`--debug` is known before anything is parsed, and may stand on either side of the verb."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [argument for argument in arguments[:end] if argument != DEBUG]
+    return kept + arguments[end:], len(kept) < end
+
+
+def _failed(error: BaseException, debug: bool) -> int:
+    if isinstance(error, BrokenPipeError):
+        _drop_output()
+        return PIPE_CLOSED
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        _say("interrupted")
+        return INTERRUPTED
+    if isinstance(error, DtrdiagError):
+        _say(f"error: {error}")
+        return error.exit_status
+    if isinstance(error, _REFUSED):
+        _say(f"error: {_refusal(error)}")
+        return BAD_INPUT
+    if isinstance(error, OSError):
+        where = f" ({error.filename})" if error.filename else ""
+        _say(f"error: {error.strerror or error}{where}")
+        return BAD_INPUT
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else INTERNAL
+    _say(f"error: internal: {type(error).__name__}: {error} ({DEBUG} shows where)")
+    return INTERNAL
+
+
+def _say(what: str) -> None:
+    try:
+        print(f"{PROGRAM}: {' '.join(what.split())}", file=sys.stderr, flush=True)
+    except OSError:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """Point both streams at nothing, so that the interpreter's last flush does not fail too."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            descriptor = stream.fileno()
+        except (OSError, ValueError):
+            continue
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, descriptor)
+        os.close(nothing)
+
+
+def _refusal(error: Any) -> str:
+    """What typer refused, in one line, and where to read more."""
+    what = error.format_message().strip().rstrip(".")
+    what = what[:1].lower() + what[1:]
+    context = getattr(error, "ctx", None)
+    if "no such command" in what and "Did you mean" not in what and context is not None:
+        what += _close_verbs(what.split("'")[1], context.command)
+    help_of = PROGRAM if context is None else context.command_path
+    return f"{what} (see {help_of} --help)"
+
+
+def _close_verbs(given: str, group: Any) -> str:
+    known = list(group.commands)
+    close = difflib.get_close_matches(given, known, 3)
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; there are {', '.join(known)}"

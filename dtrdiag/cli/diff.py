@@ -1,0 +1,99 @@
+"""``dtrdiag diff``: where do two runs part, and what came of it?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Annotated, Any
+
+import typer
+
+from dtrdiag.analyses import RunDiff, diff_document, diff_runs
+from dtrdiag.cli.options import Json, Rules, takes_rules
+from dtrdiag.cli.output import note, print_json, print_sentences, print_table
+from dtrdiag.cli.sources import OpenRun, RunOptions, is_event_log, opened_run
+from dtrdiag.errors import UsageError
+from dtrdiag.rendering.tables import operators_table, sets_table
+from dtrdiag.rendering.words import diff_words
+
+
+@takes_rules
+def diff(
+    run_a: Annotated[str, typer.Argument(metavar="RUN_A", help="Saved event log, or a TRACE.")],
+    rules: Rules,
+    run_b: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN_B]", help="The other run; a TRACE alone needs two budgets."),
+    ] = None,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--policy", metavar="POLICY", help="Eviction policy (dtr), of a and of b."),
+    ] = None,
+    ratios: Annotated[
+        list[str] | None,
+        typer.Option("-r", "--ratio", metavar="R", help="Ratio of the peak, of a and of b."),
+    ] = None,
+    budgets: Annotated[
+        list[str] | None,
+        typer.Option("-b", "--budget", metavar="SIZE", help="Budget, of a and of b."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compare two runs: saved logs, or one trace at two budgets or under two policies.
+
+    Between two budgets the first divergence is one fit check that passes in one run and not in the
+    other. An option given once is for both runs, given twice it is for a and for b.
+    """
+    options = _options(run_a, run_b, policies, ratios, budgets, rules)
+    with ExitStack() as stack:
+        a, b = (
+            stack.enter_context(opened_run(text, chosen))
+            for text, chosen in zip((run_a, run_b or run_a), options, strict=True)
+        )
+        found = diff_runs(a.log, b.log)
+        for opened in (a, b):
+            if opened.log.problem is not None:
+                note(f"dtrdiag: {opened.log.path} is incomplete: it {opened.log.problem}")
+        if json:
+            print_json(_document(found, a, b))
+            return
+    print_sentences(diff_words(found))
+    print_table(sets_table(found.sets))
+    print_table(operators_table(found))
+
+
+def _options(
+    run_a: str,
+    run_b: str | None,
+    policies: list[str] | None,
+    ratios: list[str] | None,
+    budgets: list[str] | None,
+    rules: Rules,
+) -> list[RunOptions]:
+    """The options of each side; those of a saved log are empty."""
+    if ratios and budgets:
+        raise UsageError("give both runs a ratio (-r) or both a budget (-b)")
+    many = [_both(policies, "-p"), _both(ratios, "-r"), _both(budgets, "-b")]
+    sides = [RunOptions(*values, rules) for values in zip(*many, strict=True)]
+    logs = [is_event_log(text) for text in (run_a, run_b or run_a)]
+    if run_b is None and logs[0]:
+        raise UsageError("a second log is missing: dtrdiag diff RUN_A RUN_B", path=run_a)
+    if all(logs):
+        # Kept, so that an option that has no effect is refused.
+        return sides
+    if run_b is None and sides[0] == sides[1]:
+        raise UsageError("two runs of one trace need two budgets or policies: -r A -r B")
+    return [RunOptions() if log else side for log, side in zip(logs, sides, strict=True)]
+
+
+def _both(values: Sequence[str] | None, name: str) -> tuple[str | None, str | None]:
+    if not values:
+        return None, None
+    if len(values) > 2:
+        raise UsageError(f"{name} was given {len(values)} times for two runs")
+    return values[0], values[-1]
+
+
+def _document(found: RunDiff, a: OpenRun, b: OpenRun) -> dict[str, Any]:
+    document = diff_document(found)
+    return document | {"a": a.complete(document["a"]), "b": b.complete(document["b"])}

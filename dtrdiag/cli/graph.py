@@ -1,0 +1,105 @@
+"""``dtrdiag graph``: what is computed from what, and where was it at a point of the run?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import networkx as nx
+import typer
+
+from dtrdiag.analyses import dependency_graph, neighbourhood
+from dtrdiag.cli.options import (
+    Budget,
+    Force,
+    Json,
+    Policy,
+    Ratio,
+    Rules,
+    RunArgument,
+    takes_rules,
+)
+from dtrdiag.cli.output import check_outputs, print_json, print_sentences, print_table, write_file
+from dtrdiag.cli.pictures import picture_target, write_svg
+from dtrdiag.cli.sources import RunOptions, opened_run
+from dtrdiag.errors import UsageError
+from dtrdiag.rendering.dot import graph_dot
+from dtrdiag.rendering.graphml import graphml
+from dtrdiag.rendering.replays import graph_document, graph_words, residency_table
+
+SUFFIXES = (".dot", ".svg", ".graphml")
+MAX_DRAWN = 1500
+"""Storages that `dot` lays out in a minute or so."""
+
+
+@takes_rules
+def graph(
+    run: RunArgument,
+    rules: Rules,
+    policy: Policy = None,
+    ratio: Ratio = None,
+    budget: Budget = None,
+    at: Annotated[
+        int | None, typer.Option(metavar="SEQ", help="After this event (the last).")
+    ] = None,
+    around: Annotated[
+        int | None, typer.Option(metavar="STORAGE", help="Only what is near this storage.")
+    ] = None,
+    hops: Annotated[
+        int | None, typer.Option(metavar="N", help="Largest distance from it (2).")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write it as .dot, .svg or .graphml."),
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Show the dependency graph of storages with their residency."""
+    _check(at, around, hops, output, force)
+    with opened_run(run, RunOptions(policy, ratio, budget, rules)) as opened:
+        found = dependency_graph(opened.log, at)
+    if around is not None:
+        found = neighbourhood(found, around, 2 if hops is None else hops)
+    written = None if output is None else _write(found, output)
+    if json:
+        print_json(graph_document(found))
+        return
+    print_sentences(graph_words(found))
+    print_table(residency_table(found))
+    if written is not None:
+        print_sentences(["", f"Wrote {written}."])
+
+
+def _check(
+    at: int | None, around: int | None, hops: int | None, output: str | None, force: bool
+) -> None:
+    if at is not None and at < 0:
+        raise UsageError(f"--at must be at least 0, not {at}")
+    if hops is not None and hops < 0:
+        raise UsageError(f"--hops must be at least 0, not {hops}")
+    if hops is not None and around is None:
+        raise UsageError("--hops needs a storage to start from: --around STORAGE")
+    if output is None:
+        return
+    suffix = Path(output).suffix
+    if suffix not in SUFFIXES:
+        raise UsageError(f"-o must end in {', '.join(SUFFIXES)}, not {suffix!r}", path=output)
+    check_outputs([picture_target(output) if suffix == ".svg" else output], force)
+
+
+def _write(found: nx.MultiDiGraph[Any], output: str) -> str:
+    suffix = Path(output).suffix
+    if suffix == ".graphml":
+        write_file(output, graphml(found))
+        return output
+    if suffix == ".dot":
+        write_file(output, graph_dot(found).encode())
+        return output
+    if len(found) > MAX_DRAWN:
+        raise UsageError(
+            f"{len(found):,} storages are too many to draw: choose --around STORAGE, or write .dot "
+            "or .graphml",
+            path=output,
+        )
+    return write_svg(graph_dot(found), output)

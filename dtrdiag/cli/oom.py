@@ -1,0 +1,81 @@
+"""``dtrdiag oom``: why did a run stop out of memory?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dtrdiag.analyses import Frontier, frontier_document, pinned_frontier
+from dtrdiag.cli.options import (
+    Budget,
+    Force,
+    Json,
+    Policy,
+    Ratio,
+    Rules,
+    RunArgument,
+    takes_rules,
+)
+from dtrdiag.cli.output import print_json, print_sentences, print_table, write_file
+from dtrdiag.cli.pictures import check_pictures, write_svg
+from dtrdiag.cli.sources import RunOptions, opened_run
+from dtrdiag.rendering.dot import frontier_dot
+from dtrdiag.rendering.graphml import frontier_graph, graphml
+from dtrdiag.rendering.tables import frontier_table, state_table
+from dtrdiag.rendering.words import frontier_words
+
+
+@takes_rules
+def oom(
+    run: RunArgument,
+    rules: Rules,
+    policy: Policy = None,
+    ratio: Ratio = None,
+    budget: Budget = None,
+    dot: Annotated[str | None, typer.Option(metavar="FILE", help="Write the frontier as DOT.")] = None,
+    svg: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Draw the frontier with graphviz.")
+    ] = None,
+    graphml_file: Annotated[
+        str | None, typer.Option("--graphml", metavar="FILE", help="Write the frontier as GraphML.")
+    ] = None,
+    expand: Annotated[
+        bool, typer.Option("--expand", help="Show every step of a long pending stack.")
+    ] = False,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Show the pinned frontier at an out-of-memory stop.
+
+    Nothing is evictable there: what is resident is pinned, or locked by the ops that wait for each
+    other, from the op that the model asked for down to the one that did not fit.
+    """
+    check_pictures(dot, svg, graphml_file, force)
+    with opened_run(run, RunOptions(policy, ratio, budget, rules)) as opened:
+        frontier = pinned_frontier(opened.log)
+    written = _write(frontier, expand, dot, svg, graphml_file)
+    if json:
+        print_json(frontier_document(frontier))
+        return
+    print_sentences(frontier_words(frontier))
+    print_table(state_table(frontier))
+    print_table(frontier_table(frontier, expand))
+    if written:
+        print_sentences(["", f"Wrote {', '.join(written)}."])
+
+
+def _write(
+    frontier: Frontier, expand: bool, dot: str | None, svg: str | None, graphml_file: str | None
+) -> list[str]:
+    written = []
+    source = frontier_dot(frontier, expand) if dot is not None or svg is not None else ""
+    if dot is not None:
+        write_file(dot, source.encode())
+        written.append(dot)
+    if svg is not None:
+        written.append(write_svg(source, svg))
+    if graphml_file is not None:
+        write_file(graphml_file, graphml(frontier_graph(frontier)))
+        written.append(graphml_file)
+    return list(dict.fromkeys(written))

@@ -1,0 +1,163 @@
+"""Which options do several verbs share, and what run do they ask for?
+
+typer takes each option as a parameter. The rules of a run are the same seven in every verb that
+simulates, so a verb takes them as one parameter of type `Rules` and `takes_rules` spells them out.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, get_type_hints
+
+import attrs
+import typer
+
+from dtrdiag.cli.policyfile import load_policy_file
+from dtrdiag.cli.values import parse_limit
+from dtrdiag.errors import UsageError
+from dtrdiag.simulator import DEALLOCS, DEFAULT_OVERHEAD_LIMIT, RunConfig, find_policy
+
+DEFAULT_POLICY = "dtr"
+ENGINES = ("auto", "native", "python")
+
+TraceArgument = Annotated[
+    str, typer.Argument(metavar="TRACE", help="Name, DTR log, or archive.zip::MEMBER.")
+]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="Saved event log, or a TRACE with run options.")
+]
+Policy = Annotated[
+    str | None,
+    typer.Option("-p", "--policy", metavar="POLICY", help="Eviction policy (dtr).", show_default=False),
+]
+Ratio = Annotated[
+    str | None,
+    typer.Option(
+        "-r", "--ratio", metavar="R", help="Budget as a ratio of the peak.", show_default=False
+    ),
+]
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        "-b", "--budget", metavar="SIZE", help="Budget: bytes, 500MB, 1.5GiB.", show_default=False
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+
+_RULES: dict[str, Any] = {
+    "dealloc": Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(DEALLOCS),
+            help="What the last release of a storage does (eager).",
+            show_default=False,
+        ),
+    ],
+    "overhead_limit": Annotated[
+        str | None,
+        typer.Option(
+            metavar="L|none",
+            help="Stop once remat cost exceeds baseline cost x (L - 1) (10).",
+            show_default=False,
+        ),
+    ],
+    "seed": Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Seed of the policy `random` (0).", show_default=False),
+    ],
+    "engine": Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(ENGINES), help="Which engine decides (auto).", show_default=False
+        ),
+    ],
+    "policy_file": Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py", help="Python file that registers policies.", show_default=False
+        ),
+    ],
+}
+
+
+@attrs.frozen
+class Rules:
+    """The options of a run besides policy and budget, as they were given; None: not given."""
+
+    dealloc: str | None = None
+    overhead_limit: str | None = None
+    seed: int | None = None
+    engine: str | None = None
+    policy_file: str | None = None
+
+    def given(self) -> list[str]:
+        """The options that were given, as people write them."""
+        return [option_name(name) for name, value in attrs.asdict(self).items() if value is not None]
+
+    def config(self, policy: str | None) -> RunConfig:
+        """The run that the options ask for, without a budget yet.
+
+        Args:
+            policy: the policy's name; None: the only one of the policy file, or else the default.
+
+        Raises:
+            UsageError: an option has no such value, the policy is unknown, or the policy file
+                cannot be used.
+        """
+        engine = self.engine or "auto"
+        if engine not in ENGINES:
+            raise UsageError(f"unknown engine {engine!r}; engines: {', '.join(ENGINES)}")
+        if engine == "native":
+            raise UsageError("the native engine is not built in this installation")
+        limit = self.overhead_limit
+        return RunConfig(
+            self.policy(policy),
+            dealloc=self.dealloc or "eager",
+            overhead_limit=DEFAULT_OVERHEAD_LIMIT if limit is None else parse_limit(limit),
+            seed=self.seed or 0,
+        )
+
+    def policy(self, name: str | None) -> str:
+        """The name of the policy to use, with the policy file loaded; see `config`."""
+        registered = () if self.policy_file is None else load_policy_file(self.policy_file)
+        if name is None:
+            if len(registered) > 1:
+                raise UsageError(
+                    f"-p is needed to choose one of {', '.join(registered)}", path=self.policy_file
+                )
+            name = registered[0] if registered else DEFAULT_POLICY
+        return find_policy(name).name
+
+
+def takes_rules(verb: Callable[..., None]) -> Callable[..., None]:
+    """Let a verb that has a parameter `rules: Rules` take each of them as an option."""
+    hints = get_type_hints(verb, include_extras=True)
+    own = inspect.signature(verb).parameters.values()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(p.name, keyword, default=p.default, annotation=hints[p.name])
+        for p in own
+        if p.name != "rules"
+    ]
+    parameters += [
+        inspect.Parameter(name, keyword, default=None, annotation=hint)
+        for name, hint in _RULES.items()
+    ]
+
+    @functools.wraps(verb)
+    def expanded(**given: Any) -> None:
+        rules = Rules(**{name: given.pop(name) for name in _RULES})
+        verb(**given, rules=rules)
+
+    del expanded.__wrapped__  # typer would look through it at the verb's own parameters
+    expanded.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return expanded
+
+
+def option_name(parameter: str) -> str:
+    """`overhead_limit` as `--overhead-limit`."""
+    return "--" + parameter.replace("_", "-")

@@ -1,0 +1,129 @@
+"""How does an answer reach standard output, standard error and files?
+
+Standard output carries the answer and nothing else; what is said on the way goes to standard error.
+A file is either there as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from dtrdiag.errors import OutputError
+
+PIPE_WIDTH = 200
+"""Columns where there is no terminal: tables are not squeezed, since nothing has to fit."""
+
+Pathlike = str | os.PathLike[str]
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Write one JSON document to standard output."""
+    print(json.dumps(document, indent=2, allow_nan=False))
+
+
+def print_sentences(sentences: Iterable[str]) -> None:
+    """Write sentences to standard output, one a line, wrapped where a terminal is narrow."""
+    console = _console()
+    for sentence in sentences:
+        console.print(Text(sentence), soft_wrap=not console.is_terminal)
+
+
+def print_table(table: RenderableType) -> None:
+    """Write a table to standard output after an empty line."""
+    console = _console()
+    console.print()
+    console.print(table)
+
+
+def note(what: str) -> None:
+    """Write a line to standard error."""
+    print(what, file=sys.stderr)
+
+
+def progress_console() -> Console | None:
+    """Where progress is shown: standard error, if that is a terminal."""
+    console = Console(stderr=True)
+    return console if console.is_terminal and not console.is_dumb_terminal else None
+
+
+def _console() -> Console:
+    width = None
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        width = PIPE_WIDTH
+    # No markup and no highlighting: names come from files, and numbers are not decoration.
+    return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def check_outputs(paths: Iterable[Pathlike | None], force: bool) -> None:
+    """Refuse to write any of some files, before anything is computed for them.
+
+    Raises:
+        OutputError: a file exists already (unless `force`), is a directory, is named twice, or its
+            folder does not exist.
+    """
+    seen = set()
+    for path in (Path(path) for path in paths if path is not None):
+        if path.is_dir():
+            raise OutputError("is a directory, not a file", path=path)
+        if path.exists() and not force:
+            raise OutputError("exists already; --force replaces it", path=path)
+        if not path.parent.is_dir():
+            raise OutputError("the folder does not exist", path=path)
+        if not os.access(path.parent, os.W_OK):
+            raise OutputError("the folder is not writable", path=path)
+        if path.absolute() in seen:
+            raise OutputError("is named for two results", path=path)
+        seen.add(path.absolute())
+
+
+def write_file(path: Pathlike, content: bytes) -> None:
+    """Write a file as a whole: under another name first, then renamed over what was there.
+
+    Raises:
+        OutputError: the file cannot be written; what was there before still is.
+    """
+    target = Path(path)
+    if target.exists() and not target.is_file():
+        _write_to_device(target, content)
+        return
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        _copy_mode(target, temporary)
+        os.replace(temporary, target)
+        temporary = None
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror or error}", path=path) from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _write_to_device(path: Path, content: bytes) -> None:
+    # A pipe or device, such as /dev/stdout, is written in place: renaming would replace it.
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror or error}", path=path) from error
+
+
+def _copy_mode(target: Path, temporary: str) -> None:
+    # mkstemp makes files for their owner alone.
+    if target.exists():
+        shutil.copymode(target, temporary)
+    else:
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)

@@ -1,0 +1,101 @@
+"""How does a Python file of the user add policies to those that `--policy` knows?
+
+The file is run as a module, so that its `@policy` decorators register what it defines. It is the
+user's own program: nothing is hidden from it, and whatever it raises is told in one line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import traceback
+from types import TracebackType
+
+import attrs
+
+from dtrdiag.errors import DtrdiagError, PolicyError
+from dtrdiag.files import read_bytes
+from dtrdiag.simulator import Pool, policies, unregister
+from dtrdiag.simulator.policies import Factors, Policy, PolicyFunction, register
+
+_LOADED: dict[str, tuple[str, ...]] = {}
+# Names that each file registered, so that loading it again replaces them.
+
+
+def load_policy_file(path: str) -> tuple[str, ...]:
+    """Run a file and return the names of the policies that it registered, in order.
+
+    Raises:
+        InputError: the file cannot be read.
+        PolicyError: it raised something, or registered no policy.
+    """
+    read_bytes(path)
+    real = os.path.realpath(path)
+    for name in _LOADED.pop(real, ()):
+        unregister(name)
+    before = {entry.name for entry in policies()}
+    try:
+        _run(path)
+    except (Exception, SystemExit) as error:
+        for entry in _added(before):
+            unregister(entry.name)
+        raise _failure("the policy file failed", path, error) from error
+    added = _added(before)
+    if not added:
+        raise PolicyError("the file registers no policy (use the decorator @policy)", path=path)
+    for entry in added:
+        unregister(entry.name)
+        register(_guarded(entry, path))
+    _LOADED[real] = tuple(entry.name for entry in added)
+    return _LOADED[real]
+
+
+def policy_file_sha256(path: str | None) -> str | None:
+    """SHA-256 of a policy file, since results stand for its content, not for its name."""
+    return None if path is None else hashlib.sha256(read_bytes(path)).hexdigest()
+
+
+def _run(path: str) -> None:
+    spec = importlib.util.spec_from_file_location("dtrdiag_policy_file", path)
+    if spec is None or spec.loader is None:
+        raise PolicyError("a policy file must be Python, with a name ending in .py", path=path)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def _added(before: set[str]) -> list[Policy]:
+    return [entry for entry in policies() if entry.name not in before]
+
+
+def _guarded(entry: Policy, path: str) -> Policy:
+    """The same policy; what its function raises becomes a `PolicyError` that names the line."""
+    if isinstance(entry.score, Factors):
+        return entry
+    function: PolicyFunction = entry.score
+
+    def score(pool: Pool) -> object:
+        try:
+            return function(pool)
+        except Exception as error:
+            raise _failure(f"policy {entry.name!r} failed", path, error) from error
+
+    return attrs.evolve(entry, score=score)
+
+
+def _failure(what: str, path: str, error: BaseException) -> PolicyError:
+    if isinstance(error, DtrdiagError):
+        if isinstance(error, PolicyError) and error.path is not None:
+            return error
+        why = str(error)
+    else:
+        why = f"{type(error).__name__}: {error}"
+    return PolicyError(f"{what}: {why}", path=path, line=_line(path, error))
+
+
+def _line(path: str, error: BaseException) -> int | None:
+    """The last line of the file itself that the error passed through."""
+    if isinstance(error, SyntaxError) and error.filename == path:
+        return error.lineno
+    trace: TracebackType | None = error.__traceback__
+    lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == path]
+    return lines[-1] if lines else None

@@ -1,0 +1,193 @@
+"""What do the arguments TRACE and RUN stand for?
+
+A TRACE is the name of a known trace, a DTR log file, or `archive.zip::MEMBER`. A RUN is a saved
+event log, told by its first line and not by its name, or a TRACE with run options; then the run is
+simulated and its log kept in a temporary file, because a long run does not fit into memory.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import orjson
+
+from dtrdiag.cli.options import Rules, option_name
+from dtrdiag.cli.values import parse_ratio, parse_size
+from dtrdiag.errors import DtrdiagError, SimulationError, UsageError
+from dtrdiag.files import open_source
+from dtrdiag.hooks import Hooks
+from dtrdiag.instrumentation import JsonlWriter
+from dtrdiag.log import LogReader, open_log
+from dtrdiag.simulator import (
+    RunConfig,
+    RunResult,
+    baseline_peak_bytes,
+    budget_from_ratio,
+    simulate,
+)
+from dtrdiag.trace import Trace
+from dtrdiag.trace.catalog import resolve
+
+_FIRST_LINE_BYTES = 1 << 16
+
+
+@attrs.frozen
+class RunOptions:
+    """Policy, budget and rules of one run as given on the command line; None: not given."""
+
+    policy: str | None = None
+    ratio: str | None = None
+    budget: str | None = None
+    rules: Rules = Rules()
+
+    def given(self) -> list[str]:
+        """The options that were given, as people write them."""
+        own = ("policy", "ratio", "budget")
+        return [option_name(name) for name in own if getattr(self, name) is not None] + (
+            self.rules.given()
+        )
+
+    def config(self, trace: Trace) -> RunConfig:
+        """The run that the options ask for on a trace.
+
+        Raises:
+            UsageError: an option cannot be used, both a ratio and a budget are given, or the trace
+                has no peak that a ratio could refer to.
+        """
+        config = self.rules.config(self.policy)
+        if self.ratio is not None and self.budget is not None:
+            raise UsageError("give a ratio (-r) or a budget (-b), not both")
+        if self.ratio is not None:
+            return at_ratio(config, trace, parse_ratio(self.ratio))
+        budget = None if self.budget is None else parse_size(self.budget)
+        return at_budget(config, trace, budget)
+
+    def check(self) -> None:
+        """Refuse options that no trace could make usable, before one is read."""
+        if self.ratio is not None and self.budget is not None:
+            raise UsageError("give a ratio (-r) or a budget (-b), not both")
+        if self.ratio is not None:
+            parse_ratio(self.ratio)
+        if self.budget is not None:
+            parse_size(self.budget)
+        self.rules.config(self.policy)
+
+
+def peak_of(trace: Trace) -> int | None:
+    """The base of ratios; None where the trace uses a tensor after its last release."""
+    try:
+        return baseline_peak_bytes(trace)
+    except SimulationError:
+        return None
+
+
+def at_ratio(config: RunConfig, trace: Trace, ratio: float) -> RunConfig:
+    """The run at a ratio of the trace's peak.
+
+    Raises:
+        UsageError: the trace has no peak, or the budget is below 1 byte.
+    """
+    peak_bytes = peak_of(trace)
+    if peak_bytes is None:
+        raise UsageError(
+            "a ratio needs the peak of a run that frees dead storages, and this trace uses a tensor "
+            "after its last release: give a budget (-b)",
+            path=trace.path,
+        )
+    budget_bytes = budget_from_ratio(peak_bytes, ratio)
+    return attrs.evolve(config, budget_bytes=budget_bytes, peak_bytes=peak_bytes, ratio=ratio)
+
+
+def at_budget(config: RunConfig, trace: Trace, budget_bytes: int | None) -> RunConfig:
+    """The run at a budget in bytes; None: unlimited."""
+    return attrs.evolve(config, budget_bytes=budget_bytes, peak_bytes=peak_of(trace))
+
+
+def load_trace(text: str) -> Trace:
+    """The trace that an argument TRACE stands for.
+
+    Raises:
+        DtrdiagError: no such trace, or it cannot be read.
+    """
+    return resolve(text)
+
+
+def record(trace: Trace, config: RunConfig, path: str | Path, force: bool = False) -> RunResult:
+    """Simulate a run and write its log as it goes.
+
+    Raises:
+        DtrdiagError: of the simulation, or of writing the log.
+    """
+    hooks = Hooks()
+    with JsonlWriter(path, force=force) as writer:
+        hooks.subscribe(writer)
+        return simulate(trace, config, hooks)
+
+
+def is_event_log(text: str) -> bool:
+    """Whether an argument names a file that begins with the header of an event log."""
+    if not os.path.isfile(text):
+        return False
+    try:
+        with open_source(text) as (stream, _):
+            line = stream.readline(_FIRST_LINE_BYTES)
+        fields = orjson.loads(line)
+    except (DtrdiagError, OSError, EOFError, ValueError):
+        # Whatever is wrong with the file, the reader of traces will say it better.
+        return False
+    return isinstance(fields, dict) and fields.get("event") == "run"
+
+
+@attrs.frozen
+class OpenRun:
+    """A run whose log can be read.
+
+    Attributes:
+        log: the log, saved or temporary.
+        result: what the simulation came to; None for a saved log.
+    """
+
+    log: LogReader
+    result: RunResult | None = None
+
+    def complete(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A `dtrdiag.run/1` document made from the log, with what only the simulation knows."""
+        if self.result is None:
+            return document
+        seconds = self.result.simulate_seconds
+        return document | {"engine": self.result.engine, "simulate_seconds": seconds}
+
+
+@contextmanager
+def opened_run(text: str, options: RunOptions) -> Iterator[OpenRun]:
+    """The log of the run that an argument RUN stands for.
+
+    Raises:
+        UsageError: run options were given for a saved log, or one of them cannot be used.
+        DtrdiagError: the log or trace cannot be read, or the run cannot be simulated.
+    """
+    if is_event_log(text):
+        given = options.given()
+        if given:
+            raise UsageError(f"{given[0]} does not apply to a saved log, which is a run", path=text)
+        yield OpenRun(open_log(text))
+        return
+    options.check()
+    trace = load_trace(text)
+    with recorded(trace, options.config(trace)) as run:
+        yield run
+
+
+@contextmanager
+def recorded(trace: Trace, config: RunConfig) -> Iterator[OpenRun]:
+    """A simulated run, its log in a temporary file that goes away afterwards."""
+    with tempfile.TemporaryDirectory(prefix="dtrdiag-") as folder:
+        path = Path(folder) / "run.jsonl.zst"
+        result = record(trace, config, path)
+        yield OpenRun(open_log(path), result)
