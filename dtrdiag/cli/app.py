@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
+import typer.core
+import typer.main
 
 from dtrdiag import __version__
 from dtrdiag.cli import traces
@@ -38,17 +40,17 @@ PROGRAM = "dtrdiag"
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 70, 130, 141
 DEBUG = "--debug"
 
-VERBS: tuple[Callable[..., None] | typer.Typer, ...] = (
-    quickstart,
-    traces.app,
-    run,
-    sweep,
-    oom,
-    diff,
-    replay,
-    graph,
-    doctor,
-)
+VERBS: dict[str, Callable[..., None] | typer.Typer] = {
+    "quickstart": quickstart,
+    "traces": traces.app,
+    "run": run,
+    "sweep": sweep,
+    "oom": oom,
+    "diff": diff,
+    "replay": replay,
+    "graph": graph,
+    "doctor": doctor,
+}
 """Every verb, in the order of the help text."""
 
 # The base of what typer raises for arguments it refuses. By name, because typer brought its own
@@ -56,20 +58,28 @@ VERBS: tuple[Callable[..., None] | typer.Typer, ...] = (
 (_REFUSED,) = (kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
+class _InOrder(typer.core.TyperGroup):
+    """Lists verbs in the order of `VERBS`; typer puts groups of verbs last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+
 def build() -> typer.Typer:
     """The application, with every verb of `VERBS`."""
     app = typer.Typer(
         name=PROGRAM,
         add_completion=False,
+        cls=_InOrder,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
-    for verb in VERBS:
+    for name, verb in VERBS.items():
         if isinstance(verb, typer.Typer):
-            app.add_typer(verb)
+            app.add_typer(verb, name=name)
         else:
-            app.command()(verb)
+            app.command(name)(verb)
     return app
 
 
@@ -82,8 +92,9 @@ def _root(
 ) -> None:
     """Say why a run under Dynamic Tensor Rematerialization OOMs or crawls.
 
-    Begin with `dtrdiag quickstart`. A TRACE is a name out of `dtrdiag traces list`, a DTR log (plain,
-    .gz, .zst), or archive.zip::MEMBER. A RUN is a saved event log, or a TRACE with run options.
+    Begin with `dtrdiag quickstart`. A TRACE is a name out of `dtrdiag traces list`, a DTR log
+    (plain, .gz, .zst), or archive.zip::MEMBER. A RUN is a saved event log, or a TRACE with run
+    options.
     """
     if version:
         print(f"{PROGRAM} {__version__}")

@@ -27,7 +27,7 @@ def diff(
     ] = None,
     policies: Annotated[
         list[str] | None,
-        typer.Option("-p", "--policy", metavar="POLICY", help="Eviction policy (dtr), of a and of b."),
+        typer.Option("-p", "--policy", metavar="POLICY", help="Policy (dtr), of a and of b."),
     ] = None,
     ratios: Annotated[
         list[str] | None,
@@ -39,7 +39,9 @@ def diff(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compare two runs: saved logs, or one trace at two budgets or under two policies.
+    """Compare two runs: where they part, and what came of it.
+
+    Either two saved logs, or one trace at two budgets or under two policies.
 
     Between two budgets the first divergence is one fit check that passes in one run and not in the
     other. An option given once is for both runs, given twice it is for a and for b.
@@ -73,8 +75,11 @@ def _options(
     """The options of each side; those of a saved log are empty."""
     if ratios and budgets:
         raise UsageError("give both runs a ratio (-r) or both a budget (-b)")
-    many = [_both(policies, "-p"), _both(ratios, "-r"), _both(budgets, "-b")]
-    sides = [RunOptions(*values, rules) for values in zip(*many, strict=True)]
+    many = (_both(policies, "-p"), _both(ratios, "-r"), _both(budgets, "-b"))
+    sides = [
+        RunOptions(policy, ratio, budget, rules)
+        for policy, ratio, budget in zip(*many, strict=True)
+    ]
     logs = [is_event_log(text) for text in (run_a, run_b or run_a)]
     if run_b is None and logs[0]:
         raise UsageError("a second log is missing: dtrdiag diff RUN_A RUN_B", path=run_a)

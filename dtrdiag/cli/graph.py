@@ -55,7 +55,7 @@ def graph(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Show the dependency graph of storages with their residency."""
+    """Show the graph of storages, and where each one is."""
     _check(at, around, hops, output, force)
     with opened_run(run, RunOptions(policy, ratio, budget, rules)) as opened:
         found = dependency_graph(opened.log, at)

@@ -1,7 +1,7 @@
 """How is a grid of runs computed: in processes, and no run twice?
 
-A run at one budget is, decision for decision, the run at every budget of its interval [lo, hi). So a
-result answers all points of the grid in its interval, and results of earlier sweeps do too.
+A run at one budget is, decision for decision, the run at every budget of its interval [lo, hi). So
+a result answers all points of the grid in its interval, and results of earlier sweeps do too.
 """
 
 from __future__ import annotations

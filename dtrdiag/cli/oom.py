@@ -33,7 +33,9 @@ def oom(
     policy: Policy = None,
     ratio: Ratio = None,
     budget: Budget = None,
-    dot: Annotated[str | None, typer.Option(metavar="FILE", help="Write the frontier as DOT.")] = None,
+    dot: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the frontier as DOT.")
+    ] = None,
     svg: Annotated[
         str | None, typer.Option(metavar="FILE", help="Draw the frontier with graphviz.")
     ] = None,
@@ -46,10 +48,11 @@ def oom(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Show the pinned frontier at an out-of-memory stop.
+    """Say why a run stopped out of memory.
 
-    Nothing is evictable there: what is resident is pinned, or locked by the ops that wait for each
-    other, from the op that the model asked for down to the one that did not fit.
+    Shows the pinned frontier. Nothing is evictable there: what is resident is pinned, or locked by
+    the ops that wait for each other, from the op that the model asked for down to the one that did
+    not fit.
     """
     check_pictures(dot, svg, graphml_file, force)
     with opened_run(run, RunOptions(policy, ratio, budget, rules)) as opened:

@@ -30,7 +30,9 @@ RunArgument = Annotated[
 ]
 Policy = Annotated[
     str | None,
-    typer.Option("-p", "--policy", metavar="POLICY", help="Eviction policy (dtr).", show_default=False),
+    typer.Option(
+        "-p", "--policy", metavar="POLICY", help="Eviction policy (dtr).", show_default=False
+    ),
 ]
 Ratio = Annotated[
     str | None,
@@ -95,7 +97,8 @@ class Rules:
 
     def given(self) -> list[str]:
         """The options that were given, as people write them."""
-        return [option_name(name) for name, value in attrs.asdict(self).items() if value is not None]
+        given = attrs.asdict(self).items()
+        return [option_name(name) for name, value in given if value is not None]
 
     def config(self, policy: str | None) -> RunConfig:
         """The run that the options ask for, without a budget yet.

@@ -15,7 +15,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 from rich.text import Text
 
 from dtrdiag.errors import OutputError
@@ -34,15 +36,44 @@ def print_json(document: Mapping[str, Any]) -> None:
 def print_sentences(sentences: Iterable[str]) -> None:
     """Write sentences to standard output, one a line, wrapped where a terminal is narrow."""
     console = _console()
-    for sentence in sentences:
-        console.print(Text(sentence), soft_wrap=not console.is_terminal)
+    with console.capture() as captured:
+        for sentence in sentences:
+            console.print(Text(sentence), soft_wrap=not console.is_terminal)
+    print(captured.get(), end="")
 
 
-def print_table(table: RenderableType) -> None:
-    """Write a table to standard output after an empty line."""
+def print_table(table: Table) -> None:
+    """Write a table to standard output after an empty line.
+
+    Where not even its longest words fit side by side, each cell gets a line of its own.
+    """
     console = _console()
-    console.print()
-    console.print(table)
+    needed = Measurement.get(console, console.options.update(width=PIPE_WIDTH), table).minimum
+    # Captured first, because rich ends the program itself when the reader has gone.
+    with console.capture() as captured:
+        console.print()
+        if needed <= console.width:
+            console.print(table)
+        else:
+            _print_cells(console, table)
+    print(captured.get(), end="")
+
+
+def _print_cells(console: Console, table: Table) -> None:
+    if table.title:
+        console.print(table.title)
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        texts = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
+        headers = [str(column.header) for column in table.columns]
+        if not any(headers[:1]):
+            # A fact a row: its first cell is the name of the others.
+            headers = [texts[0].plain] * len(texts)
+            headers, texts = headers[1:], texts[1:]
+        for header, text in zip(headers, texts, strict=True):
+            if text.plain:
+                console.print(Text(f"{header}: ").append_text(text))
+        if len(texts) > 1:
+            console.print()
 
 
 def note(what: str) -> None:

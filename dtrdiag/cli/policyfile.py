@@ -57,7 +57,7 @@ def policy_file_sha256(path: str | None) -> str | None:
 
 
 def _run(path: str) -> None:
-    spec = importlib.util.spec_from_file_location("dtrdiag_policy_file", path)
+    spec = importlib.util.spec_from_file_location("dtrdiag_policy_file", os.path.abspath(path))
     if spec is None or spec.loader is None:
         raise PolicyError("a policy file must be Python, with a name ending in .py", path=path)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
@@ -88,14 +88,16 @@ def _failure(what: str, path: str, error: BaseException) -> PolicyError:
             return error
         why = str(error)
     else:
-        why = f"{type(error).__name__}: {error}"
+        said = error.msg if isinstance(error, SyntaxError) else error
+        why = f"{type(error).__name__}: {said}"
     return PolicyError(f"{what}: {why}", path=path, line=_line(path, error))
 
 
 def _line(path: str, error: BaseException) -> int | None:
     """The last line of the file itself that the error passed through."""
-    if isinstance(error, SyntaxError) and error.filename == path:
+    full = os.path.abspath(path)
+    if isinstance(error, SyntaxError) and error.filename == full:
         return error.lineno
     trace: TracebackType | None = error.__traceback__
-    lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == path]
+    lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == full]
     return lines[-1] if lines else None

@@ -28,7 +28,7 @@ CHECK_FAILED = 1
 def replay(
     log: Annotated[str, typer.Argument(metavar="LOG", help="Saved event log.")],
     check: Annotated[
-        bool, typer.Option("--verify", help="Check every rule of a log; exit status 1 if one is broken.")
+        bool, typer.Option("--verify", help="Check every rule; exit status 1 if one is broken.")
     ] = False,
     at: Annotated[
         int | None, typer.Option(metavar="SEQ", help="The state right after this event (the last).")
@@ -41,7 +41,7 @@ def replay(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Rebuild the state of a run from its log alone, and check the log.
+    """Rebuild a run's state from its log; check the log.
 
     The log may come from any runtime and may be cut: then the state is that at the cut.
     """

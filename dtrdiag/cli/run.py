@@ -37,7 +37,7 @@ def run(
     output: Annotated[
         str | None,
         typer.Option(
-            "-o", "--output", metavar="LOG", help="Write the event log: .jsonl, .jsonl.gz, .jsonl.zst."
+            "-o", "--output", metavar="LOG", help="Write the event log: .jsonl, also .gz or .zst."
         ),
     ] = None,
     candidates: Annotated[
@@ -49,8 +49,8 @@ def run(
 ) -> None:
     """Simulate one run of a trace at a budget.
 
-    Without a budget the run is unlimited. The log keeps every decision with its cause; `oom`, `diff`,
-    `replay` and `graph` read it.
+    Without a budget the run is unlimited. The log keeps every decision with its cause; `oom`,
+    `diff`, `replay` and `graph` read it.
     """
     options = RunOptions(policy, ratio, budget, rules)
     options.check()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ import orjson
 
 from dtrdiag.cli.options import Rules, option_name
 from dtrdiag.cli.values import parse_ratio, parse_size
-from dtrdiag.errors import DtrdiagError, SimulationError, UsageError
+from dtrdiag.errors import AnalysisError, DtrdiagError, SimulationError, UsageError
 from dtrdiag.files import open_source
 from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import JsonlWriter
@@ -96,8 +97,8 @@ def at_ratio(config: RunConfig, trace: Trace, ratio: float) -> RunConfig:
     peak_bytes = peak_of(trace)
     if peak_bytes is None:
         raise UsageError(
-            "a ratio needs the peak of a run that frees dead storages, and this trace uses a tensor "
-            "after its last release: give a budget (-b)",
+            "a ratio needs the peak of a run that frees dead storages, and this trace uses a "
+            "tensor after its last release: give a budget (-b)",
             path=trace.path,
         )
     budget_bytes = budget_from_ratio(peak_bytes, ratio)
@@ -115,6 +116,10 @@ def load_trace(text: str) -> Trace:
     Raises:
         DtrdiagError: no such trace, or it cannot be read.
     """
+    if is_event_log(text):
+        raise UsageError("an event log (of a run), not a trace", path=text)
+    if os.path.isfile(text) and zipfile.is_zipfile(text):
+        raise UsageError(f"an archive: name a member of it, as {text}::PART", path=text)
     return resolve(text)
 
 
@@ -176,7 +181,11 @@ def opened_run(text: str, options: RunOptions) -> Iterator[OpenRun]:
         given = options.given()
         if given:
             raise UsageError(f"{given[0]} does not apply to a saved log, which is a run", path=text)
-        yield OpenRun(open_log(text))
+        try:
+            yield OpenRun(open_log(text))
+        except AnalysisError as error:
+            # An analysis sees events, not files.
+            raise AnalysisError(error.what, path=error.path or text) from error
         return
     options.check()
     trace = load_trace(text)

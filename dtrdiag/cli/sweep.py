@@ -19,8 +19,7 @@ from dtrdiag.cli.sources import at_budget, at_ratio, load_trace
 from dtrdiag.cli.store import Folder, Kept, definition, save_all
 from dtrdiag.cli.values import parse_many, parse_ratio, parse_size
 from dtrdiag.errors import UsageError
-from dtrdiag.rendering.answers import sweep_words
-from dtrdiag.rendering.tables import sweep_table
+from dtrdiag.rendering.answers import sweep_tables, sweep_words
 from dtrdiag.simulator import RunConfig
 from dtrdiag.trace import Trace
 
@@ -30,9 +29,7 @@ MAX_JOBS = 256
 
 @takes_rules
 def sweep(
-    traces: Annotated[
-        list[str], typer.Argument(metavar="TRACE...", help="One or more traces.")
-    ],
+    traces: Annotated[list[str], typer.Argument(metavar="TRACE...", help="One or more traces.")],
     rules: Rules,
     policies: Annotated[
         list[str] | None,
@@ -48,11 +45,13 @@ def sweep(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("-j", "--jobs", metavar="N", help="Processes (one a CPU).", show_default=False),
+        typer.Option(
+            "-j", "--jobs", metavar="N", help="Processes (one a CPU).", show_default=False
+        ),
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Keep results here, and use those kept."),
+        typer.Option("-o", "--output", metavar="DIR", help="Keep results here; use those kept."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -65,7 +64,8 @@ def sweep(
     budget_of = _grid(ratios, budgets)
     if jobs is not None and not 1 <= jobs <= MAX_JOBS:
         raise UsageError(f"-j must be 1 to {MAX_JOBS} processes, not {jobs}")
-    configs = [rules.config(policy) for policy in dict.fromkeys(policies or [None])]
+    named: list[str | None] = [*dict.fromkeys(policies or ())]
+    configs = [rules.config(policy) for policy in named or [None]]
     folder = None if output is None else Folder(output)
     loaded = _distinct([load_trace(text) for text in dict.fromkeys(traces)])
     groups = [
@@ -79,15 +79,14 @@ def sweep(
         print_json({"schema": SWEEP_SCHEMA, "runs": runs})
         return
     print_sentences(sweep_words(runs))
-    print_table(sweep_table(runs))
+    for table in sweep_tables(runs):
+        print_table(table)
     simulated = sum(len(group.simulated) for group in groups)
     kept = "" if output is None else f" The results are kept in {output}."
     print_sentences(["", f"{simulated:,} of {len(runs):,} runs were simulated.{kept}"])
 
 
-def _grid(
-    ratios: str | None, budgets: str | None
-) -> Callable[[RunConfig, Trace], list[RunConfig]]:
+def _grid(ratios: str | None, budgets: str | None) -> Callable[[RunConfig, Trace], list[RunConfig]]:
     """The runs of one group, in the order of the grid."""
     if ratios is not None and budgets is not None:
         raise UsageError("give --ratios or --budgets, not both")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from dtrdiag.rendering.units import both_bytes, count, overhead_words, plain_name
+from rich.table import Table
+from rich.text import Text
+
+from dtrdiag.rendering.tables import outcome_text
+from dtrdiag.rendering.units import NOT_KNOWN, both_bytes, count, overhead_words, plain_name
 
 Document = Mapping[str, Any]
 
@@ -42,11 +46,35 @@ def sweep_words(runs: Iterable[Document]) -> list[str]:
     """
     sentences = []
     for (trace, policy), group in groupby(runs, lambda r: (r["trace"]["name"], r["policy"])):
-        stretches = [
-            _stretch(outcome, list(same)) for outcome, same in groupby(group, lambda r: r["outcome"])
-        ]
+        by_outcome = groupby(group, lambda r: r["outcome"])
+        stretches = [_stretch(outcome, list(same)) for outcome, same in by_outcome]
         sentences.append(f"{plain_name(trace)} under {plain_name(policy)}: {', '.join(stretches)}.")
     return sentences
+
+
+def sweep_tables(runs: Iterable[Document]) -> Iterator[Table]:
+    """A table for each trace and policy, a run a row, in the order given; arguments as above.
+
+    A table for each keeps them narrow: long sweeps are read in terminals of 80 columns.
+    """
+    for (trace, policy), group in groupby(runs, lambda r: (r["trace"]["name"], r["policy"])):
+        table = Table(title=Text(f"{plain_name(trace)}, {plain_name(policy)}"))
+        for name in ("ratio", "budget"):
+            table.add_column(name, justify="right")
+        table.add_column("outcome")
+        for name in ("overhead", "remats", "evicted for room", "evicted in all"):
+            table.add_column(name, justify="right")
+        for run in group:
+            table.add_row(
+                NOT_KNOWN if run["ratio"] is None else f"{run['ratio']:.12g}",
+                NOT_KNOWN if run["budget"] is None else f"{run['budget']:,}",
+                outcome_text(run["outcome"]),
+                overhead_words(run["overhead"]),
+                f"{run['remats']:,}",
+                f"{run['evictions']['pressure']:,}",
+                f"{run['evictions']['total']:,}",
+            )
+        yield table
 
 
 def _stretch(outcome: str, runs: Sequence[Document]) -> str:

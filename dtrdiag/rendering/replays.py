@@ -1,4 +1,4 @@
-"""How do the state of a run, the events of a log and a dependency graph look as words and tables?"""
+"""How do a state, the events of a log and a dependency graph look as words and tables?"""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def events_table(events: Iterable[Event]) -> Table:
 def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(_value(item) for item in value) + "]"
-    return "-" if value is None else plain_name(str(value), width=80)
+    if value is None or isinstance(value, bool):
+        return {None: "-", True: "yes", False: "no"}[value]
+    return plain_name(str(value), width=80)
 
 
 def state_words(state: Replay, problem: str | None) -> list[str]:
@@ -73,7 +75,7 @@ def state_words(state: Replay, problem: str | None) -> list[str]:
     words = []
     if state.header is not None:
         header = state.header
-        words.append(f"{plain_name(header.trace_name)} under {plain_name(header.policy)}:")
+        words.append(f"A run of {plain_name(header.trace_name)} under {plain_name(header.policy)}.")
     if problem is not None:
         words.append(f"The log is incomplete: it {problem}.")
     pinned = sum(state.size_bytes[storage] for storage in state.pins if storage in state.resident)
@@ -87,7 +89,8 @@ def state_words(state: Replay, problem: str | None) -> list[str]:
     ]
     if state.pending:
         chain = " > ".join(
-            f"{frame.op} ({plain_name(state.ops[frame.op].name, 24)})" for frame in state.pending[-4:]
+            f"{frame.op} ({plain_name(state.ops[frame.op].name, 24)})"
+            for frame in state.pending[-4:]
         )
         more = "... > " if len(state.pending) > 4 else ""
         words.append(f"{count(len(state.pending), 'op')} are pending: {more}{chain}.")
@@ -164,7 +167,8 @@ def residency_table(graph: nx.MultiDiGraph[int]) -> Table:
         if numbers[state]:
             size = sum(data["bytes"] for data in nodes if data["state"] == state)
             style = look(state).terminal
-            table.add_row(Text(look(state).word, style=style), f"{numbers[state]:,}", both_bytes(size))
+            word = Text(look(state).word, style=style)
+            table.add_row(word, f"{numbers[state]:,}", both_bytes(size))
     return table
 
 

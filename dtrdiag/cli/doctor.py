@@ -1,0 +1,110 @@
+"""``dtrdiag doctor``: what is installed here, and what is missing?"""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import sys
+from importlib import metadata
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from dtrdiag import __version__
+from dtrdiag.cli.options import Json
+from dtrdiag.cli.output import print_json, print_sentences, print_table
+from dtrdiag.cli.pictures import DOT_PROGRAM, GET_PICTURES
+from dtrdiag.events.records import SCHEMA
+from dtrdiag.trace.catalog import cache_dir, known_traces
+
+DOCTOR_SCHEMA = "dtrdiag.doctor/1"
+_REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+
+
+def doctor(json: Json = False) -> None:
+    """Tell what is installed here, and what is missing."""
+    document = _document()
+    if json:
+        print_json(document)
+        return
+    missing = [name for name, version in document["packages"].items() if version is None]
+    if missing:
+        print_sentences([f"These packages are missing: {', '.join(missing)}."])
+    else:
+        print_sentences(["Everything that dtrdiag needs is here."])
+    print_table(_table(document))
+
+
+def _document() -> dict[str, Any]:
+    needed, extras = _requirements()
+    return {
+        "schema": DOCTOR_SCHEMA,
+        "version": __version__,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "log_schema": SCHEMA,
+        "engine": "python",
+        "engines": {"python": True, "native": False},
+        "packages": {name: _version(name) for name in needed},
+        "extras": {
+            extra: all(_version(name) is not None for name in names)
+            for extra, names in extras.items()
+        },
+        "dot": shutil.which(DOT_PROGRAM),
+        "traces": {
+            "cache": str(cache_dir()),
+            "available": [entry.name for entry in known_traces() if entry.available],
+            "missing": [entry.name for entry in known_traces() if not entry.available],
+        },
+    }
+
+
+def _requirements() -> tuple[list[str], dict[str, list[str]]]:
+    """Names of the packages that dtrdiag needs, and those of each extra."""
+    try:
+        lines = metadata.requires("dtrdiag") or []
+    except metadata.PackageNotFoundError:
+        lines = []
+    needed: list[str] = []
+    extras: dict[str, list[str]] = {}
+    for line in lines:
+        name, extra = _REQUIREMENT.match(line), _EXTRA.search(line)
+        if name is not None:
+            (needed if extra is None else extras.setdefault(extra[1], [])).append(name[0])
+    return needed, extras
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _table(document: dict[str, Any]) -> Table:
+    traces = document["traces"]
+    extras = [f"{name} ({'yes' if here else 'no'})" for name, here in document["extras"].items()]
+    packages = [f"{name} {version or 'MISSING'}" for name, version in document["packages"].items()]
+    rows = {
+        "dtrdiag": document["version"],
+        "Python": f"{document['python']}, {document['executable']}",
+        "platform": document["platform"],
+        "event logs": document["log_schema"],
+        "engine": "python (the native engine is not built in this installation)",
+        "pictures": document["dot"] or f"no program `{DOT_PROGRAM}`: {GET_PICTURES}",
+        "traces here": ", ".join(traces["available"]),
+        "traces to fetch": ", ".join(traces["missing"]) or "none",
+        "fetched to": traces["cache"],
+        "packages": ", ".join(packages),
+        "extras": ", ".join(extras) or "none",
+    }
+    table = Table(show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, Text(value))
+    return table

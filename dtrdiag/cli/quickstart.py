@@ -1,0 +1,226 @@
+"""``dtrdiag quickstart``: what does the main job look like, from a trace to a diagnosed run?"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import typer
+
+from dtrdiag.analyses import (
+    diff_document,
+    diff_runs,
+    frontier_document,
+    pinned_frontier,
+    run_document,
+)
+from dtrdiag.cli.grid import Outcome, Outcomes
+from dtrdiag.cli.options import Force, Json
+from dtrdiag.cli.output import print_json, print_sentences, print_table
+from dtrdiag.cli.ownfolder import OwnFolder
+from dtrdiag.cli.pictures import GET_PICTURES, has_dot, write_svg
+from dtrdiag.cli.sources import at_ratio, load_trace, record
+from dtrdiag.cli.traces import trace_document
+from dtrdiag.errors import AnalysisError
+from dtrdiag.log import open_log, verify
+from dtrdiag.rendering.answers import sweep_tables, sweep_words
+from dtrdiag.rendering.dot import frontier_dot
+from dtrdiag.rendering.facts import trace_words
+from dtrdiag.rendering.units import exact_bytes
+from dtrdiag.rendering.words import diff_words, frontier_words
+from dtrdiag.simulator import RunConfig, simulate
+from dtrdiag.trace import Trace
+
+QUICKSTART_SCHEMA = "dtrdiag.quickstart/1"
+TRACE, POLICY = "recurrent-16", "dtr"
+RATIOS = (0.9, 0.8, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4)
+"""Where the walk looks, from much memory to little."""
+FOLDER = "dtrdiag-demo"
+WORKS, FAILS = "works.jsonl", "fails.jsonl"
+
+Section = tuple[str, list[str]]
+
+
+def quickstart(
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="DIR", help="Where the files go.")
+    ] = FOLDER,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Do the main job on a bundled trace, end to end.
+
+    Walks through budgets until a run fails where one with less memory works, narrows that down to
+    one byte, and explains both runs from their logs. Leaves the logs, pictures and findings.
+    """
+    folder = OwnFolder(output, QUICKSTART_SCHEMA, force)
+    trace = load_trace(TRACE)
+    walk, pair = find_pair(trace)
+    with tempfile.TemporaryDirectory(prefix="dtrdiag-") as made:
+        document, sections = _diagnose(trace, walk, pair, Path(made), output)
+        text = "\n\n".join("\n".join([title, "", *lines]) for title, lines in sections)
+        (Path(made) / "findings.txt").write_text(text + "\n", encoding="utf-8")
+        document["files"] = folder.publish(Path(made), document)
+    if json:
+        print_json(document)
+        return
+    for title, lines in sections:
+        print_sentences(["", title.upper(), *lines])
+        if title == sections[0][0]:
+            for table in sweep_tables(document["runs"]):
+                print_table(table)
+
+
+@attrs.frozen
+class Pair:
+    """Two budgets one byte apart: at the smaller one a run works, at the larger one it fails."""
+
+    works_bytes: int
+    fails_bytes: int
+
+
+def find_pair(trace: Trace) -> tuple[list[tuple[RunConfig, Outcome]], Pair]:
+    """Walk through budgets, and narrow down the first failure that less memory would cure.
+
+    Each run tells the interval of budgets that it stands for, so a few runs reach the very byte.
+
+    Raises:
+        AnalysisError: more memory always helps on this walk.
+    """
+    rules = RunConfig(POLICY)
+    known = Outcomes()
+    walk = []
+    for config in (at_ratio(rules, trace, ratio) for ratio in RATIOS):
+        walk.append((config, _known(known, trace, config)))
+    for (more, failed), (less, worked) in pairwise(walk):
+        if worked.end.outcome == "ok" != failed.end.outcome:
+            low, high = less.budget_bytes or 0, more.budget_bytes or 0
+            return walk[::-1], _narrow(trace, rules, known, low, high)
+    raise AnalysisError(f"on {trace.name} more memory helps at each step of the walk")
+
+
+def _narrow(trace: Trace, rules: RunConfig, known: Outcomes, low: int, high: int) -> Pair:
+    """Between a budget that works and a larger one that fails, two neighbours that do so."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        end = _known(known, trace, attrs.evolve(rules, budget_bytes=middle)).end
+        if end.outcome == "ok":
+            low = middle if end.interval_hi_bytes is None else end.interval_hi_bytes - 1
+        else:
+            high = min(high, max(end.interval_lo_bytes, low + 1))
+        low = min(low, high - 1)
+    return Pair(low, high)
+
+
+def _known(known: Outcomes, trace: Trace, config: RunConfig) -> Outcome:
+    found = known.find(config.budget_bytes or 0)
+    if found is None:
+        result = simulate(trace, config)
+        found = Outcome(result.header, result.end, result.engine, result.simulate_seconds)
+        known.add(found)
+    return found
+
+
+def _diagnose(
+    trace: Trace,
+    walk: list[tuple[RunConfig, Outcome]],
+    pair: Pair,
+    made: Path,
+    output: str,
+) -> tuple[dict[str, Any], list[Section]]:
+    """Write logs and pictures into the folder `made`; return the document and what to say."""
+    facts = trace_document(trace)
+    runs = [_run(config, outcome) for config, outcome in walk]
+    works, fails = made / WORKS, made / FAILS
+    for path, budget_bytes in ((works, pair.works_bytes), (fails, pair.fails_bytes)):
+        record(trace, RunConfig(POLICY, budget_bytes, peak_bytes=facts["peak"]), path)
+    frontier = pinned_frontier(open_log(fails))
+    compared = diff_runs(open_log(works), open_log(fails))
+    checks = {path.name: verify(open_log(path)) for path in (works, fails)}
+    (made / "oom.dot").write_text(frontier_dot(frontier), encoding="utf-8")
+    if has_dot():
+        write_svg(frontier_dot(frontier), str(made / "oom.svg"))
+    commands = _commands(output, pair)
+    document = {
+        "schema": QUICKSTART_SCHEMA,
+        "trace": facts,
+        "runs": runs,
+        "pair": [pair.works_bytes, pair.fails_bytes],
+        "oom": frontier_document(frontier),
+        "diff": diff_document(compared),
+        "verified": {name: {"ok": c.ok, "events": c.events} for name, c in checks.items()},
+        "next": commands,
+    }
+    byte = (
+        f"At a budget of {exact_bytes(pair.works_bytes)} the run finishes. One byte more, and it "
+        "runs out of memory."
+    )
+    verdicts = [
+        f"{name}: {found.events:,} events, {'every rule kept' if found.ok else 'RULES BROKEN'}."
+        for name, found in checks.items()
+    ]
+    sections = [
+        (f"The budgets of {trace.name}", [*trace_words(facts), *sweep_words(runs)]),
+        ("A byte too much", [byte, *diff_words(compared)]),
+        ("Why it runs out of memory there", frontier_words(frontier)),
+        ("The logs, replayed and checked", verdicts),
+        ("Files", _files(output)),
+        ("What to try next", [f"  {command}" for command in commands]),
+    ]
+    return document, sections
+
+
+def _run(config: RunConfig, outcome: Outcome) -> dict[str, Any]:
+    header = attrs.evolve(
+        outcome.header,
+        budget_bytes=config.budget_bytes,
+        ratio=config.ratio,
+        peak_bytes=config.peak_bytes,
+    )
+    return run_document(header, outcome.end, outcome.engine, outcome.simulate_seconds)
+
+
+def _files(output: str) -> list[str]:
+    folder = Path(output)
+    picture = (
+        f"  {folder / 'oom.svg'}: the pinned frontier, drawn (oom.dot is its source)"
+        if has_dot()
+        else f"  {folder / 'oom.dot'}: the pinned frontier as DOT; {GET_PICTURES}"
+    )
+    return [
+        f"  {folder / 'findings.txt'}: this text",
+        f"  {folder / 'summary.json'}: all of it as JSON",
+        f"  {folder / WORKS}: the log of the run that works",
+        f"  {folder / FAILS}: the log of the run that fails",
+        picture,
+    ]
+
+
+def _commands(output: str, pair: Pair) -> list[str]:
+    works, fails = (str(Path(output) / name) for name in (WORKS, FAILS))
+    commands = [
+        ["oom", fails, "--expand"],
+        ["diff", works, fails],
+        ["replay", fails, "--verify"],
+        ["sweep", TRACE, "-p", "dtr", "-p", "dtr-eq", "--ratios", "0.4:0.9:0.05"],
+        ["diff", TRACE, "-b", str(pair.works_bytes), "-p", "dtr", "-p", "dtr-eq"],
+        ["traces", "list"],
+    ]
+    return [f"{_program()} {shlex.join(command)}" for command in commands]
+
+
+def _program() -> str:
+    """How this program is called from here."""
+    found = shutil.which("dtrdiag")
+    here = Path(sys.executable)
+    if found is not None and Path(found).parent == here.parent:
+        return "dtrdiag"
+    if here.is_relative_to(Path.cwd()):
+        here = here.relative_to(Path.cwd())
+    return f"{shlex.quote(str(here))} -m dtrdiag"

@@ -1,0 +1,96 @@
+"""``dtrdiag traces``: which traces are known, what is in one, and how are the public ones got?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import attrs
+import typer
+
+from dtrdiag.cli.options import Force, Json, TraceArgument
+from dtrdiag.cli.output import print_json, print_sentences, print_table
+from dtrdiag.cli.sources import load_trace, peak_of
+from dtrdiag.rendering.facts import trace_table, trace_words, traces_table
+from dtrdiag.trace import Trace
+from dtrdiag.trace.catalog import fetch as fetch_archive
+from dtrdiag.trace.catalog import known_traces
+
+TRACES_SCHEMA = "dtrdiag.traces/1"
+TRACE_SCHEMA = "dtrdiag.trace/1"
+FETCH_SCHEMA = "dtrdiag.fetch/1"
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def traces(context: typer.Context) -> None:
+    """List known traces; facts of one; get the public ones."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command("list")
+def list_traces(json: Json = False) -> None:
+    """List the traces that have a name: those that come with dtrdiag, and the public ones."""
+    known = known_traces()
+    if json:
+        print_json({"schema": TRACES_SCHEMA, "traces": [attrs.asdict(entry) for entry in known]})
+        return
+    here = sum(entry.available for entry in known)
+    print_sentences([f"{here} of {len(known)} known traces are on this machine."])
+    print_table(traces_table(known))
+    if here < len(known):
+        print_sentences(["", "Get the missing ones with: dtrdiag traces fetch"])
+
+
+@app.command()
+def info(trace: TraceArgument, json: Json = False) -> None:
+    """Tell facts of a trace: sizes, cost, and the peak that ratios refer to."""
+    loaded = load_trace(trace)
+    document = trace_document(loaded)
+    if json:
+        print_json(document)
+        return
+    print_sentences(trace_words(document))
+    print_table(trace_table(document))
+
+
+@app.command()
+def fetch(
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="PATH-OR-URL", help="The archive (where it is published)."),
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Get the public traces, whose content is pinned by SHA-256, into the cache.
+
+    Nothing is downloaded if the cache has them already (unless --force).
+    """
+    archive = fetch_archive(source, force=force)
+    names = [entry.name for entry in known_traces() if entry.kind == "public"]
+    if json:
+        print_json({"schema": FETCH_SCHEMA, "archive": str(archive), "traces": names})
+        return
+    print_sentences([f"The public traces are in {archive}: {', '.join(names)}."])
+
+
+def trace_document(trace: Trace) -> dict[str, Any]:
+    """Facts of a trace as a `dtrdiag.trace/1` document; a null `peak`: ratios have no base."""
+    sizes = trace.tensor_size_bytes
+    return {
+        "schema": TRACE_SCHEMA,
+        "name": trace.name,
+        "path": trace.path,
+        "sha256": trace.sha256,
+        "ops": trace.ops,
+        "tensors": trace.tensors,
+        "storages": trace.storages,
+        "steps": trace.steps,
+        "constant_bytes": trace.constant_bytes,
+        "total_bytes": int(sizes.sum()),
+        "largest_storage_bytes": int(sizes.max(initial=0)),
+        "baseline_cost": trace.baseline_cost_ns,
+        "peak": peak_of(trace),
+    }
