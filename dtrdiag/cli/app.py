@@ -30,6 +30,7 @@ from dtrdiag.cli.diff import diff
 from dtrdiag.cli.doctor import doctor
 from dtrdiag.cli.graph import graph
 from dtrdiag.cli.oom import oom
+from dtrdiag.cli.policyfile import forget_policy_files
 from dtrdiag.cli.quickstart import quickstart
 from dtrdiag.cli.replay import replay
 from dtrdiag.cli.run import run
@@ -125,6 +126,8 @@ def _invoke(arguments: list[str]) -> int:
             command.invoke(context)
     except typer.Exit as done:
         return int(done.exit_code)
+    finally:
+        forget_policy_files()
     return 0
 
 

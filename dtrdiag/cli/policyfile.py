@@ -32,8 +32,7 @@ def load_policy_file(path: str) -> tuple[str, ...]:
     """
     read_bytes(path)
     real = os.path.realpath(path)
-    for name in _LOADED.pop(real, ()):
-        unregister(name)
+    _forget(real)
     before = {entry.name for entry in policies()}
     try:
         _run(path)
@@ -49,6 +48,17 @@ def load_policy_file(path: str) -> tuple[str, ...]:
         register(_guarded(entry, path))
     _LOADED[real] = tuple(entry.name for entry in added)
     return _LOADED[real]
+
+
+def forget_policy_files() -> None:
+    """Forget the policies of all files, so that the next call finds the names free."""
+    for real in list(_LOADED):
+        _forget(real)
+
+
+def _forget(real: str) -> None:
+    for name in _LOADED.pop(real, ()):
+        unregister(name)
 
 
 def policy_file_sha256(path: str | None) -> str | None:
