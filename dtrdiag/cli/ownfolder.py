@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +24,21 @@ class OwnFolder:
     Args:
         path: the folder; it is made when the results are published.
         schema: of the summary, which tells our folders from others.
+        names: of the files to be published.
         force: replace any file of the same name.
 
     Raises:
         OutputError: the path is a file, or a file in the folder stands in the way.
     """
 
-    def __init__(self, path: str, schema: str, force: bool) -> None:
+    def __init__(self, path: str, schema: str, names: Iterable[str], force: bool) -> None:
         self.path = Path(path)
         self.schema = schema
         self.force = force
         if self.path.exists() and not self.path.is_dir():
             raise OutputError("is a file, not a folder", path=path)
         self._own = {} if force else self._listed()
-        self._check(list(self._own))
+        self._check([*names, SUMMARY])
 
     def publish(self, made: Path, document: dict[str, Any]) -> list[str]:
         """Move every file of the folder `made` here, and write the summary.

@@ -43,6 +43,8 @@ RATIOS = (0.9, 0.8, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4)
 """Where the walk looks, from much memory to little."""
 FOLDER = "dtrdiag-demo"
 WORKS, FAILS = "works.jsonl", "fails.jsonl"
+DOT, SVG, FINDINGS = "oom.dot", "oom.svg", "findings.txt"
+NAMES = (WORKS, FAILS, DOT, SVG, FINDINGS)
 
 Section = tuple[str, list[str]]
 
@@ -59,13 +61,13 @@ def quickstart(
     Walks through budgets until a run fails where one with less memory works, narrows that down to
     one byte, and explains both runs from their logs. Leaves the logs, pictures and findings.
     """
-    folder = OwnFolder(output, QUICKSTART_SCHEMA, force)
+    folder = OwnFolder(output, QUICKSTART_SCHEMA, NAMES, force)
     trace = load_trace(TRACE)
     walk, pair = find_pair(trace)
     with tempfile.TemporaryDirectory(prefix="dtrdiag-") as made:
         document, sections = _diagnose(trace, walk, pair, Path(made), output)
         text = "\n\n".join("\n".join([title, "", *lines]) for title, lines in sections)
-        (Path(made) / "findings.txt").write_text(text + "\n", encoding="utf-8")
+        (Path(made) / FINDINGS).write_text(text + "\n", encoding="utf-8")
         document["files"] = folder.publish(Path(made), document)
     if json:
         print_json(document)
@@ -143,9 +145,9 @@ def _diagnose(
     frontier = pinned_frontier(open_log(fails))
     compared = diff_runs(open_log(works), open_log(fails))
     checks = {path.name: verify(open_log(path)) for path in (works, fails)}
-    (made / "oom.dot").write_text(frontier_dot(frontier), encoding="utf-8")
+    (made / DOT).write_text(frontier_dot(frontier), encoding="utf-8")
     if has_dot():
-        write_svg(frontier_dot(frontier), str(made / "oom.svg"))
+        write_svg(frontier_dot(frontier), str(made / SVG))
     commands = _commands(output, pair)
     document = {
         "schema": QUICKSTART_SCHEMA,
@@ -189,12 +191,12 @@ def _run(config: RunConfig, outcome: Outcome) -> dict[str, Any]:
 def _files(output: str) -> list[str]:
     folder = Path(output)
     picture = (
-        f"  {folder / 'oom.svg'}: the pinned frontier, drawn (oom.dot is its source)"
+        f"  {folder / SVG}: the pinned frontier, drawn ({DOT} is its source)"
         if has_dot()
-        else f"  {folder / 'oom.dot'}: the pinned frontier as DOT; {GET_PICTURES}"
+        else f"  {folder / DOT}: the pinned frontier as DOT; {GET_PICTURES}"
     )
     return [
-        f"  {folder / 'findings.txt'}: this text",
+        f"  {folder / FINDINGS}: this text",
         f"  {folder / 'summary.json'}: all of it as JSON",
         f"  {folder / WORKS}: the log of the run that works",
         f"  {folder / FAILS}: the log of the run that fails",

@@ -38,7 +38,7 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("lines, why, number", DAMAGED.values(), ids=DAMAGED)
+@pytest.mark.parametrize(("lines", "why", "number"), DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_trace_names_file_and_line(refuses, here, lines, why, number):
     (here / "bad.log").write_text("\n".join(lines) + "\n")
     for arguments in (["run"], ["sweep", "--ratios", "0.5"], ["traces", "info"]):
