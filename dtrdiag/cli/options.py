@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import attrs
 import typer
@@ -137,14 +137,10 @@ class Rules:
 
 def takes_rules(verb: Callable[..., None]) -> Callable[..., None]:
     """Let a verb that has a parameter `rules: Rules` take each of them as an option."""
-    hints = get_type_hints(verb, include_extras=True)
-    own = inspect.signature(verb).parameters.values()
+    # Not get_type_hints: for a default of None it hides the annotation in an Optional (3.10).
+    own = inspect.signature(verb, eval_str=True).parameters.values()
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        inspect.Parameter(p.name, keyword, default=p.default, annotation=hints[p.name])
-        for p in own
-        if p.name != "rules"
-    ]
+    parameters = [p.replace(kind=keyword) for p in own if p.name != "rules"]
     parameters += [
         inspect.Parameter(name, keyword, default=None, annotation=hint)
         for name, hint in _RULES.items()

@@ -21,7 +21,7 @@ import orjson
 from dtrdiag.cli.options import Rules, option_name
 from dtrdiag.cli.values import parse_ratio, parse_size
 from dtrdiag.errors import AnalysisError, DtrdiagError, SimulationError, UsageError
-from dtrdiag.files import open_source
+from dtrdiag.files import ARCHIVE_SEPARATOR, open_source
 from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import JsonlWriter
 from dtrdiag.log import LogReader, open_log
@@ -136,8 +136,8 @@ def record(trace: Trace, config: RunConfig, path: str | Path, force: bool = Fals
 
 
 def is_event_log(text: str) -> bool:
-    """Whether an argument names a file that begins with the header of an event log."""
-    if not os.path.isfile(text):
+    """Whether an argument names a file or member that begins with the header of an event log."""
+    if not os.path.isfile(text) and ARCHIVE_SEPARATOR not in text:
         return False
     try:
         with open_source(text) as (stream, _):

@@ -1,4 +1,6 @@
+import gzip
 import shutil
+import zipfile
 
 import networkx as nx
 import pytest
@@ -62,7 +64,11 @@ def test_a_log_cut_after_the_stop_is_enough(answers, fails, here):
 
 def test_logs_are_told_by_their_content(answers, fails, here):
     (here / "odd.name").write_bytes(fails.read_bytes())
-    assert answers("oom", "odd.name", "--json").json["depth"] == 163
+    (here / "odd.gz").write_bytes(gzip.compress(fails.read_bytes()))
+    with zipfile.ZipFile(here / "odd.zip", "w") as bundle:
+        bundle.writestr("logs/odd", fails.read_bytes())
+    for name in ("odd.name", "odd.gz", "odd.zip::odd"):
+        assert answers("oom", name, "--json").json["depth"] == 163
 
 
 def test_dot_is_collapsed_unless_expanded(answers, fails, here):
