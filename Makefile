@@ -23,8 +23,8 @@ help:                      ## show this list
 demo: $(CORE)              ## the main job on a bundled trace, from start to findings
 	$(PY) -m dtrdiag quickstart
 
-test: $(DEV)               ## the default tests (ARGS='-k name' reaches pytest)
-	$(BIN)/pytest $(ARGS)
+test: $(DEV)               ## the default tests, on all cores (ARGS='-k name' reaches pytest)
+	$(BIN)/pytest -n auto $(ARGS)
 
 test-slow: $(DEV)          ## the long-running tests
 	$(BIN)/pytest -m slow $(ARGS)
