@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import json
 import math
 import statistics
@@ -74,7 +75,7 @@ def _load(name: str) -> tuple[Any, Any]:
 
 def _run_simrd(graph: Any, record: dict[str, Any]) -> tuple[float, str]:
     """Run simrd once; returns seconds and the digest of its decisions, noted by overriding."""
-    import simrd.heuristic.ablation  # registers the ablations
+    importlib.import_module("simrd.heuristic.ablation")  # registers the ablations
     from simrd.heuristic import HEURISTICS
     from simrd.runtime import RUNTIMES
     from simrd.runtime.runtime import RematExceededError

@@ -17,7 +17,6 @@ from dtrdiag.analyses.frontier import Frontier, FrontierStep
 from dtrdiag.analyses.sets import EvictionSets
 from dtrdiag.rendering.palette import OUTCOME_STYLES, look
 from dtrdiag.rendering.units import (
-    NOT_KNOWN,
     both_bytes,
     duration,
     overhead_words,
@@ -80,35 +79,6 @@ def _cause_words(counts: Document) -> str:
 def outcome_text(outcome: str) -> Text:
     """An outcome in its colour."""
     return Text(plain_name(outcome), style=OUTCOME_STYLES.get(outcome, ""))
-
-
-def sweep_table(runs: Iterable[Document]) -> Table:
-    """A grid of runs, one a row, in the order given.
-
-    Args:
-        runs: `dtrdiag.run/1` documents.
-    """
-    table = Table()
-    table.add_column("trace")
-    table.add_column("policy")
-    for name in ("ratio", "budget"):
-        table.add_column(name, justify="right")
-    table.add_column("outcome")
-    for name in ("overhead", "remats", "pressure evictions", "all evictions"):
-        table.add_column(name, justify="right")
-    for run in runs:
-        table.add_row(
-            Text(plain_name(run["trace"]["name"])),
-            Text(plain_name(run["policy"])),
-            NOT_KNOWN if run["ratio"] is None else f"{run['ratio']:g}",
-            NOT_KNOWN if run["budget"] is None else f"{run['budget']:,}",
-            outcome_text(run["outcome"]),
-            overhead_words(run["overhead"]),
-            f"{run['remats']:,}",
-            f"{run['evictions']['pressure']:,}",
-            f"{run['evictions']['total']:,}",
-        )
-    return table
 
 
 def frontier_table(frontier: Frontier, expand: bool = False) -> Table:
