@@ -9,7 +9,7 @@ import networkx as nx
 
 from dtrdiag.analyses.reading import split_header
 from dtrdiag.errors import AnalysisError
-from dtrdiag.events.records import Event, Evict
+from dtrdiag.events.records import Event, Evict, RunHeader
 from dtrdiag.ids import OpId, StorageId, TensorId
 from dtrdiag.log.replay import Replay
 
@@ -51,18 +51,7 @@ def dependency_graph(events: Iterable[Event], at: int | None = None) -> nx.Multi
         AnalysisError: the log has no event `at`, or does not begin with a header.
         LogError: an event names something that the log did not introduce.
     """
-    header, rest = split_header(events)
-    replay = Replay()
-    replay.apply(header)
-    evictions: dict[StorageId, int] = {}
-    for event in rest if at is None or at > 0 else ():
-        replay.apply(event)
-        if isinstance(event, Evict):
-            evictions[event.storage] = evictions.get(event.storage, 0) + 1
-        if event.seq == at:
-            break
-    if at is not None and at != replay.seq:
-        raise AnalysisError(f"the log has no event {at}: its last one is {replay.seq}")
+    header, replay, evictions = _replay_to(events, at)
     graph: nx.MultiDiGraph[int] = nx.MultiDiGraph(
         trace=header.trace_name,
         policy=header.policy,
@@ -75,6 +64,25 @@ def dependency_graph(events: Iterable[Event], at: int | None = None) -> nx.Multi
     for op in replay.ops:
         _add_edges(graph, replay, op)
     return graph
+
+
+def _replay_to(
+    events: Iterable[Event], at: int | None
+) -> tuple[RunHeader, Replay, dict[StorageId, int]]:
+    """The header, the state after event `at`, and how often each storage was evicted by then."""
+    header, rest = split_header(events)
+    replay = Replay()
+    replay.apply(header)
+    evictions: dict[StorageId, int] = {}
+    for event in rest if at is None or at > 0 else ():
+        replay.apply(event)
+        if isinstance(event, Evict):
+            evictions[event.storage] = evictions.get(event.storage, 0) + 1
+        if event.seq == at:
+            break
+    if at is not None and at != replay.seq:
+        raise AnalysisError(f"the log has no event {at}: its last one is {replay.seq}")
+    return header, replay, evictions
 
 
 def _ever_computed(replay: Replay, evictions: dict[StorageId, int]) -> set[StorageId]:

@@ -78,10 +78,13 @@ def sweep(
     if json:
         print_json({"schema": SWEEP_SCHEMA, "runs": runs})
         return
+    _print_runs(runs, sum(len(group.simulated) for group in groups), output)
+
+
+def _print_runs(runs: list[dict[str, Any]], simulated: int, output: str | None) -> None:
     print_sentences(sweep_words(runs))
     for table in sweep_tables(runs):
         print_table(table)
-    simulated = sum(len(group.simulated) for group in groups)
     kept = "" if output is None else f" The results are kept in {output}."
     print_sentences(["", f"{simulated:,} of {len(runs):,} runs were simulated.{kept}"])
 
