@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("dtrdiag", "instrumentation", "analyses")
 MAX_LINES = 400
+MAX_FUNCTION_LINES = 49
 PICKLERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "shelve", "marshal"}
 
 MODULES = sorted(
@@ -32,6 +33,10 @@ def broken_by(node: ast.AST, may_print: bool) -> Iterator[str]:
         yield "setrecursionlimit: use an explicit stack"
     if isinstance(node, ast.ImportFrom) and any(a.name == "setrecursionlimit" for a in node.names):
         yield "setrecursionlimit: use an explicit stack"
+    if isinstance(node, ast.FunctionDef):
+        length = (node.end_lineno or node.lineno) - node.lineno + 1
+        if length > MAX_FUNCTION_LINES:
+            yield f"function: {node.name} has {length} lines, at most {MAX_FUNCTION_LINES} are read"
     for name in imported_names(node):
         if name.partition(".")[0] in PICKLERS:
             yield f"{name}: reading such a file runs what it holds"
@@ -72,6 +77,7 @@ def test_the_modules_of_every_package_are_looked_at():
         ("from pickle import loads", "pickle"),
         ("def load():\n    import marshal as m", "marshal"),
         ("\n" * MAX_LINES, "length"),
+        ("def f():\n" + "    x = 1\n" * MAX_FUNCTION_LINES, "function"),
     ],
 )
 def test_a_breach_is_named(source, rule):

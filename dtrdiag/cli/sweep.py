@@ -62,23 +62,24 @@ def sweep(
     coarser one found.
     """
     budget_of = _grid(ratios, budgets)
-    if jobs is not None and not 1 <= jobs <= MAX_JOBS:
-        raise UsageError(f"-j must be 1 to {MAX_JOBS} processes, not {jobs}")
+    _check_jobs(jobs)
     named: list[str | None] = [*dict.fromkeys(policies or ())]
     configs = [rules.config(policy) for policy in named or [None]]
     folder = None if output is None else Folder(output)
     loaded = _distinct([load_trace(text) for text in dict.fromkeys(traces)])
-    groups = [
-        _group(position, trace, config, budget_of)
-        for position, trace in enumerate(loaded)
-        for config in configs
-    ]
+    places = [(place, config) for place in range(len(loaded)) for config in configs]
+    groups = [_group(place, loaded[place], config, budget_of) for place, config in places]
     _compute(loaded, groups, jobs, rules.policy_file, folder)
     runs = [run for group in groups for run in _documents(loaded[group.trace], group)]
     if json:
         print_json({"schema": SWEEP_SCHEMA, "runs": runs})
         return
     _print_runs(runs, sum(len(group.simulated) for group in groups), output)
+
+
+def _check_jobs(jobs: int | None) -> None:
+    if jobs is not None and not 1 <= jobs <= MAX_JOBS:
+        raise UsageError(f"-j must be 1 to {MAX_JOBS} processes, not {jobs}")
 
 
 def _print_runs(runs: list[dict[str, Any]], simulated: int, output: str | None) -> None:
