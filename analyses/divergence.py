@@ -362,8 +362,10 @@ def divergence_document(divergence: Divergence) -> dict[str, Any]:
         "during_op": divergence.during_op,
         "during_op_name": divergence.during_op_name,
         "seq": {"a": divergence.seq_a, "b": divergence.seq_b},
-        "a": decision_document(divergence.a),
-        "b": decision_document(divergence.b),
+        "a": divergence.a.text,
+        "b": divergence.b.text,
+        "a_details": decision_document(divergence.a),
+        "b_details": decision_document(divergence.b),
         "a_next": [decision_document(decision) for decision in divergence.a_next],
         "b_next": [decision_document(decision) for decision in divergence.b_next],
     }

@@ -31,6 +31,9 @@ def test_between_two_budgets_the_first_divergence_is_a_fit_check_of_both_logs(
 ):
     found = answers("diff", works, fails, "--json").json["first_divergence"]
     assert (found["kind"], found["fits_in"]) == ("fit", "b")
+    for side in ("a", "b"):
+        assert found[side] == found[f"{side}_details"]["decision"]
+        assert found[side].split()[0] in ("C", "R", "E")
     total = found["memory"] + found["requested_bytes"]
     assert total == 38_359_636
     checks = [
