@@ -79,21 +79,21 @@ class PolicyChooser:
         return choose_from(storages, score(view), self._candidates, self._policy.name)
 
     def _scores(self, factors: Factors, storages: list[int], clock_ns: int) -> list[Number]:
-        size_bytes, latest = self._table.size_bytes, self._table.last_access_ns
+        size_bytes = self._table.size_bytes
+        latest: Sequence[int] | dict[int, int] = self._table.last_access_ns
         if factors.cost == "full":
+            # Here staleness counts from the latest access in the whole neighbourhood.
             costs, access = neighbourhoods(storages, self._tracked.graph, self._table)
+            latest = dict(zip(storages, access, strict=True))
         else:
             costs = self._costs(factors.cost, storages)
-            access = [latest[s] for s in storages] if factors.staleness else []
         if factors.size and factors.staleness:
-            below = [size_bytes[s] * (clock_ns - a) for s, a in zip(storages, access, strict=True)]
-        elif factors.size:
-            below = [size_bytes[s] for s in storages]
-        elif factors.staleness:
-            below = [clock_ns - a for a in access]
-        else:
-            return [*costs]
-        return quotients(costs, below)
+            return quotients(costs, [size_bytes[s] * (clock_ns - latest[s]) for s in storages])
+        if factors.size:
+            return quotients(costs, [size_bytes[s] for s in storages])
+        if factors.staleness:
+            return quotients(costs, [clock_ns - latest[s] for s in storages])
+        return [*costs]
 
     def _costs(self, cost: str, storages: list[int]) -> list[int]:
         compute_ns = self._table.compute_ns
