@@ -1,7 +1,7 @@
 """How an event becomes one JSON object and how it is read back, with every field checked.
 
 An object names its kind in `event`, then come the record's fields in order of definition, then the
-fields in `extra`. In a field that holds a real number, the strings `"inf"` and `"-inf"` stand for
+fields in `extra`. In a field that holds scores, the strings `"inf"` and `"-inf"` stand for
 the two numbers that JSON lacks; nan is refused.
 
 Versions. A newer *minor* version may add fields to a kind and may add kinds; it changes nothing
@@ -33,6 +33,8 @@ from dtrdiag.events.records import (
 
 _VERSION = re.compile(rf"{re.escape(SCHEMA_NAME)}/([0-9]{{1,9}})\.([0-9]{{1,9}})")
 _ONLY_INT = {int}
+MAX_DEPTH = 32
+"""How deep the value of a field that the schema does not know may be nested."""
 
 
 class _Plan:
@@ -178,9 +180,27 @@ def _decode_with_care(plan: _Plan, mapping: Mapping[str, Any]) -> Event:
             values.append(field.default)
     known = set(plan.keys)
     extra = {name: value for name, value in mapping.items() if name not in known}
+    for name, value in extra.items():
+        if _too_deep(value):
+            raise LogError(f"{plan.kind}: field {_short(name)} is nested more than {MAX_DEPTH} deep")
     if not extra and len(mapping) == len(plan.keys) and plan.record is not RunHeader:
         plan.accepted.add(tuple(map(type, plan.pick(mapping))))
     return cast(Event, plan.record(*values, extra=extra))
+
+
+def _too_deep(value: Any) -> bool:
+    """Whether writers that recurse could fail on a value of a foreign field."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for outer in level
+            if isinstance(outer, dict | list)
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def header_version(mapping: Mapping[str, Any]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ import attrs
 from dtrdiag.events.records import EVENT_TYPES
 
 INFINITIES = {"inf": float("inf"), "-inf": float("-inf")}
-"""How the two numbers that JSON lacks are written in a field that holds a real number."""
+"""How the two numbers that JSON lacks are written in a field that holds scores."""
 
 
 @attrs.frozen
@@ -23,13 +23,15 @@ class Values:
     """What may stand in one place: plain types, and whether null may stand there too.
 
     Attributes:
-        base: `int`, `float` (any JSON number, or an infinity by name), `bool` or `str`.
+        base: `int`, `float` (any JSON number), `bool` or `str`.
         nullable: whether null is a value.
+        infinite: whether an infinity by name is a value.
         accepted: the exact Python types that a parsed JSON value may have here.
     """
 
     base: type
     nullable: bool
+    infinite: bool
     accepted: frozenset[type]
 
 
@@ -82,9 +84,9 @@ def _describe(attribute: attrs.Attribute[Any], hint: Any) -> Field:
         # Only lists of any length: the second argument is the ellipsis.
         item = typing.get_args(hint)[0]
         inner = typing.get_args(item) if typing.get_origin(item) is tuple else (item,)
-        items = tuple(_values(one) for one in inner)
+        items = tuple(_values(one, attribute.metadata["infinite"]) for one in inner)
     else:
-        value = _values(hint)
+        value = _values(hint, attribute.metadata["infinite"])
     return Field(
         name=attribute.name,
         doc=attribute.metadata["doc"],
@@ -96,16 +98,18 @@ def _describe(attribute: attrs.Attribute[Any], hint: Any) -> Field:
     )
 
 
-def _values(hint: Any) -> Values:
+def _values(hint: Any, infinite: bool) -> Values:
     members = {_plain(member) for member in typing.get_args(hint) or (hint,)}
     nullable = NoneType in members
     members.discard(NoneType)
     if float in members:
-        return Values(float, nullable, frozenset({int, float, str} | _null(nullable)))
+        by_name = {str} if infinite else set()
+        accepted = frozenset({int, float} | by_name | _null(nullable))
+        return Values(float, nullable, infinite, accepted)
     if len(members) != 1 or not members <= {int, str, bool}:
         raise TypeError(f"no JSON form is defined for {hint}")
     (base,) = members
-    return Values(base, nullable, frozenset({base} | _null(nullable)))
+    return Values(base, nullable, False, frozenset({base} | _null(nullable)))
 
 
 def _plain(hint: Any) -> Any:
@@ -118,6 +122,8 @@ def _null(nullable: bool) -> set[type]:
 
 def _text(values: Values) -> str:
     name = {int: "int", float: "number", bool: "bool", str: "string"}[values.base]
+    if values.infinite:
+        name = "score"
     return f"{name} or null" if values.nullable else name
 
 

@@ -74,7 +74,7 @@ def _property(kind: str, field: Field) -> dict[str, Any]:
 def _value(values: Values) -> dict[str, Any]:
     name = _JSON_TYPES[values.base]
     schema: dict[str, Any] = {"type": [name, "null"] if values.nullable else name}
-    if values.base is float:
+    if values.infinite:
         return {"anyOf": [schema, {"enum": list(INFINITIES)}]}
     return schema
 

@@ -29,8 +29,15 @@ Candidate = tuple[StorageId, Score]
 Extra = dict[str, Any]
 
 
-def _doc(text: str, *, choices: tuple[str, ...] | None = None, default: Any = attrs.NOTHING) -> Any:
-    return attrs.field(default=default, metadata={"doc": text, "choices": choices})
+def _doc(
+    text: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    infinite: bool = False,
+    default: Any = attrs.NOTHING,
+) -> Any:
+    metadata = {"doc": text, "choices": choices, "infinite": infinite}
+    return attrs.field(default=default, metadata=metadata)
 
 
 def _extra() -> Any:
@@ -202,10 +209,13 @@ class Evict:
         choices=("pressure", "release", "banish"),
     )
     op: OpId | None = _doc("pressure: the op that room is made for; otherwise null")
-    score: Score = _doc("pressure: the policy's score of the victim, if it has one")
+    score: Score = _doc(
+        "pressure: the policy's score of the victim, if it has one", infinite=True
+    )
     pool_size: int | None = _doc("pressure: evictable storages to choose from, victim included")
     candidates: tuple[Candidate, ...] = _doc(
-        "pressure: the best losers as [storage, score], best first, as many as the header says"
+        "pressure: the best losers as [storage, score], best first, as many as the header says",
+        infinite=True,
     )
     memory_bytes: int = _doc("memory in use afterwards")
     clock_ns: int = _doc("clock at the eviction")

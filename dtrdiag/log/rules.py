@@ -8,7 +8,7 @@ RULES: dict[str, str] = {
     "readable": "every line of the log can be read",
     "seq-order": "`seq` counts 0, 1, 2, ... without gaps",
     "header-first": "the log begins with its one `run` event",
-    "header": "the header's budget, limit, dealloc and candidates are possible",
+    "header": "the header's budget, limit, dealloc and other figures are possible",
     "ids": "every op, tensor and storage named was introduced by an earlier `op` event",
     "cause": "`cause_seq` names the event that this one follows from",
     "step-order": "`step` counts 0, 1, 2, ... over `op`, `reference` and `output` events",
@@ -42,7 +42,8 @@ RULES: dict[str, str] = {
     "thrashed": "the run stops at the execution that takes remat cost above the limit, and only "
     "there",
     "end": "a complete log finishes with one `end` event that names the outcome",
-    "totals": "a finished run executed the ops, tensors and cost that the header announces",
+    "totals": "a run called no more ops, tensors and cost than the header announces, and all of "
+    "them if it finished",
     "counts": "the counts of the `end` event are those of the log",
     "interval": "the interval's bounds are the closest checks on either side of the budget",
     "digest": "`decisions_sha256` is the digest of the log's decisions",

@@ -40,13 +40,15 @@ class ScheduleRules(Checking):
             and (event.budget_bytes is None or event.budget_bytes > 0)
             and (limit is None or limit >= 1)
             and event.candidates >= 0
+            and all(figure is None or figure >= 0 for figure in _figures(event))
         )
         if not possible:
             self.report(
                 "header",
                 event,
                 f"impossible: dealloc {event.dealloc}, budget {event.budget_bytes}, "
-                f"overhead limit {limit}, candidates {event.candidates}",
+                f"overhead limit {limit}, candidates {event.candidates}, seed {event.seed}, "
+                "or one of its other figures",
             )
         self.budget_bytes = event.budget_bytes
         self.banishing = event.dealloc == "banish"
@@ -200,8 +202,7 @@ class ScheduleRules(Checking):
         self._counts(event)
         self.expect("memory", event, "memory_bytes", event.memory_bytes, state.memory_bytes)
         self.expect("clock", event, "clock_ns", event.clock_ns, state.clock_ns)
-        if outcome == "ok":
-            self._totals(event)
+        self._totals(event, finished=outcome == "ok")
         state.apply(event)
         self.due = Due((), "end", None)
 
@@ -226,7 +227,7 @@ class ScheduleRules(Checking):
         digest = tally.decisions_sha256
         self.expect("digest", event, "decisions_sha256", event.decisions_sha256, digest)
 
-    def _totals(self, event: End) -> None:
+    def _totals(self, event: End, *, finished: bool) -> None:
         state = self.state
         header = state.header
         if header is None:
@@ -241,5 +242,17 @@ class ScheduleRules(Checking):
             ),
         )
         for field, announced, found in totals:
-            if announced is not None:
+            if announced is not None and (finished or found > announced):
                 self.expect("totals", event, f"the header's {field}", announced, found)
+
+
+def _figures(header: RunHeader) -> tuple[float | int | None, ...]:
+    """What may be unknown but not negative."""
+    return (
+        header.seed,
+        header.trace_ops,
+        header.trace_tensors,
+        header.baseline_cost_ns,
+        header.peak_bytes,
+        header.ratio,
+    )

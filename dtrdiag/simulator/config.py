@@ -15,6 +15,9 @@ DEALLOCS = ("eager", "ignore", "banish")
 SEMANTICS = ("simrd",)
 """Rules that decisions follow: `simrd` is the published simulator's, its defects included."""
 DEFAULT_OVERHEAD_LIMIT = 10
+MAX_BUDGET_BYTES = 1 << 62
+"""No trace needs more, and logs hold 64-bit integers."""
+MAX_CANDIDATES = 1_000_000
 
 
 @attrs.frozen
@@ -30,7 +33,7 @@ class RunConfig:
     overhead_limit: float | int | None = attrs.field(default=DEFAULT_OVERHEAD_LIMIT, kw_only=True)
     """Stop once remat cost exceeds baseline cost x (limit - 1), limit >= 1; None: never."""
     seed: int = attrs.field(default=0, kw_only=True)
-    """Seed of policies that draw, in [0, 2**64)."""
+    """Seed of policies that draw, in [0, 2**63)."""
     candidates: int = attrs.field(default=0, kw_only=True)
     """How many of the best losers each pressure eviction lists."""
     semantics: str = attrs.field(default="simrd", kw_only=True)
@@ -41,6 +44,10 @@ class RunConfig:
     """The ratio that chose the budget, noted in the log; decisions do not depend on it."""
 
     def __attrs_post_init__(self) -> None:
+        if self.budget_bytes is not None and self.budget_bytes > MAX_BUDGET_BYTES:
+            raise UsageError("a budget must be at most 2**62 bytes")
+        if self.candidates > MAX_CANDIDATES:
+            raise UsageError(f"candidates must be at most {MAX_CANDIDATES}")
         _choice("dealloc", self.dealloc, DEALLOCS)
         _choice("semantics", self.semantics, SEMANTICS)
         if self.budget_bytes is not None and self.budget_bytes < 1:
@@ -48,8 +55,8 @@ class RunConfig:
         limit = self.overhead_limit
         if limit is not None and not (math.isfinite(limit) and limit >= 1):
             raise UsageError(f"an overhead limit must be a number >= 1 or none, not {limit}")
-        if not 0 <= self.seed < 1 << 64:
-            raise UsageError(f"a seed must be in [0, 2**64), not {self.seed}")
+        if not 0 <= self.seed < 1 << 63:
+            raise UsageError(f"a seed must be in [0, 2**63), not {self.seed}")
         if self.candidates < 0:
             raise UsageError(f"candidates must not be negative, not {self.candidates}")
 
@@ -112,7 +119,10 @@ def budget_from_ratio(peak_bytes: int, ratio: float) -> int:
     """
     if not (math.isfinite(ratio) and ratio > 0):
         raise UsageError(f"a ratio must be a positive number, not {ratio}")
-    budget = int(peak_bytes * ratio)
+    product = peak_bytes * ratio
+    if product > MAX_BUDGET_BYTES:
+        raise UsageError(f"ratio {ratio} of a peak of {peak_bytes} bytes is more than 2**62 bytes")
+    budget = int(product)
     if budget < 1:
         raise UsageError(f"ratio {ratio} of a peak of {peak_bytes} bytes is less than 1 byte")
     return budget

@@ -72,6 +72,8 @@ def register(entry: Policy) -> Policy:
     """
     if entry.name in _POLICIES:
         raise PolicyError(f"a policy named {entry.name!r} is registered already")
+    if not entry.name.strip() or not entry.name.isprintable():
+        raise PolicyError(f"a policy cannot be named {entry.name!r}")
     unknown = sorted(entry.uses - frozenset(USES))
     if unknown:
         raise PolicyError(f"unknown use {unknown[0]!r}; uses: {', '.join(USES)}")

@@ -144,7 +144,7 @@ def test_options_that_exclude_each_other(refuses, verb):
         (["--overhead-limit", "nan"], "an overhead limit must be a number >= 1 or none"),
         (["--engine", "native"], "the native engine is not built in this installation"),
         (["--engine", "fast"], "unknown engine 'fast'; engines: auto, native, python"),
-        (["--seed", "-1"], "a seed must be in [0, 2**64), not -1"),
+        (["--seed", "-1"], "a seed must be in [0, 2**63), not -1"),
     ],
 )
 @pytest.mark.parametrize("verb", [["run"], ["oom"], ["graph"], ["sweep", "--ratios", "0.5"]])

@@ -30,6 +30,8 @@ EXTRAS = st.dictionaries(
 
 def single(values):
     base = SINGLE[values.base]
+    if values.base is float and not values.infinite:
+        base = base.filter(math.isfinite)
     return st.one_of(st.none(), base) if values.nullable else base
 
 
@@ -150,8 +152,8 @@ def test_a_wrong_value_is_named_with_kind_and_field(change, message):
     ("change", "message"),
     [
         ({"cause": "mood"}, "field 'cause' must be one of pressure, release, banish, not 'mood'"),
-        ({"score": "huge"}, "field 'score' must be a number or null, not 'huge'"),
-        ({"candidates": [[1]]}, "field 'candidates' must be a list of [int, number or null]"),
+        ({"score": "huge"}, "field 'score' must be a score or null, not 'huge'"),
+        ({"candidates": [[1]]}, "field 'candidates' must be a list of [int, score or null]"),
         ({"candidates": [[1, 2, 3]]}, "field 'candidates' must be a list of"),
         ({"candidates": [["1", 2]]}, "field 'candidates' must be a list of"),
         ({"candidates": {}}, "field 'candidates' must be a list of"),
@@ -223,3 +225,18 @@ def test_another_major_version_is_refused_whatever_its_fields_are(schema, error)
 def test_a_header_without_a_version_is_refused(schema):
     with pytest.raises(LogError, match="run: field 'schema' must be like 'dtrdiag"):
         decode(header(schema=schema))
+
+
+@pytest.mark.parametrize("text", ["inf", "-inf"])
+def test_only_scores_may_be_infinite(text):
+    with pytest.raises(LogError, match="'ratio' must be a number or null"):
+        decode(header(ratio=text))
+
+
+def test_a_foreign_field_that_no_writer_could_follow_is_refused():
+    nested = []
+    for _ in range(2000):
+        nested = [nested]
+    with pytest.raises(LogError, match="'toy' is nested more than 32 deep"):
+        decode(header(toy=nested))
+    assert decode(header(toy=[{"a": [1]}])).extra == {"toy": [{"a": [1]}]}

@@ -250,7 +250,9 @@ def test_a_subscriber_that_raises_stops_the_run_with_its_own_error(chain_of):
         ({"overhead_limit": float("nan")}, "overhead limit"),
         ({"overhead_limit": float("inf")}, "overhead limit"),
         ({"seed": -1}, "seed"),
-        ({"seed": 2**64}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"budget_bytes": 2**63}, r"at most 2\*\*62"),
+        ({"candidates": 2**70}, "candidates must be at most"),
         ({"candidates": -1}, "candidates"),
     ],
 )
@@ -259,7 +261,7 @@ def test_rules_that_make_no_sense_are_refused(options, complaint):
         RunConfig(**options)
 
 
-@pytest.mark.parametrize("ratio", [float("nan"), float("inf"), 0, -0.1, 1e-9])
+@pytest.mark.parametrize("ratio", [float("nan"), float("inf"), 0, -0.1, 1e-9, 1e300])
 def test_ratios_that_make_no_sense_are_refused(ratio):
     with pytest.raises(UsageError):
         budget_from_ratio(1000, ratio)

@@ -118,6 +118,9 @@ def test_a_pool_shows_its_storages_as_arrays(temporary, diamond_chain):
 def test_a_taken_name_an_unknown_use_and_an_unknown_policy_are_refused():
     with pytest.raises(PolicyError, match="'dtr' is registered already"):
         register(find_policy("dtr"))
+    for name in ("", " ", "a\x1b[31m"):
+        with pytest.raises(PolicyError, match="cannot be named"):
+            policy(name)(lambda pool: pool.size_bytes)
     with pytest.raises(PolicyError, match="unknown use 'magic'"):
         policy("magical", uses=["magic"])(lambda pool: pool.size_bytes)
     with pytest.raises(PolicyError, match="not the string 'regions'"):
