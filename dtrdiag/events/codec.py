@@ -182,7 +182,8 @@ def _decode_with_care(plan: _Plan, mapping: Mapping[str, Any]) -> Event:
     extra = {name: value for name, value in mapping.items() if name not in known}
     for name, value in extra.items():
         if _too_deep(value):
-            raise LogError(f"{plan.kind}: field {_short(name)} is nested more than {MAX_DEPTH} deep")
+            deep = f"field {_short(name)} is nested more than {MAX_DEPTH} deep"
+            raise LogError(f"{plan.kind}: {deep}")
     if not extra and len(mapping) == len(plan.keys) and plan.record is not RunHeader:
         plan.accepted.add(tuple(map(type, plan.pick(mapping))))
     return cast(Event, plan.record(*values, extra=extra))
