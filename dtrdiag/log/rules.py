@@ -8,7 +8,8 @@ RULES: dict[str, str] = {
     "readable": "every line of the log can be read",
     "seq-order": "`seq` counts 0, 1, 2, ... without gaps",
     "header-first": "the log begins with its one `run` event",
-    "header": "the header's budget, limit, dealloc and other figures are possible",
+    "header": "the header's budget, limit, dealloc and other figures are possible, and the budget "
+    "is that of the ratio",
     "ids": "every op, tensor and storage named was introduced by an earlier `op` event",
     "cause": "`cause_seq` names the event that this one follows from",
     "step-order": "`step` counts 0, 1, 2, ... over `op`, `reference` and `output` events",

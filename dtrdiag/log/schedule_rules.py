@@ -41,6 +41,7 @@ class ScheduleRules(Checking):
             and (limit is None or limit >= 1)
             and event.candidates >= 0
             and all(figure is None or figure >= 0 for figure in _figures(event))
+            and _budget_is_of_the_ratio(event)
         )
         if not possible:
             self.report(
@@ -244,6 +245,13 @@ class ScheduleRules(Checking):
         for field, announced, found in totals:
             if announced is not None and (finished or found > announced):
                 self.expect("totals", event, f"the header's {field}", announced, found)
+
+
+def _budget_is_of_the_ratio(header: RunHeader) -> bool:
+    if None in (header.ratio, header.peak_bytes, header.budget_bytes):
+        return True
+    # Double arithmetic, as wherever a ratio becomes a budget.
+    return header.budget_bytes == int((header.peak_bytes or 0) * (header.ratio or 0))
 
 
 def _figures(header: RunHeader) -> tuple[float | int | None, ...]:
