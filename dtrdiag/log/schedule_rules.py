@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dtrdiag.events.records import (
     Banish,
     End,
@@ -251,7 +253,8 @@ def _budget_is_of_the_ratio(header: RunHeader) -> bool:
     if None in (header.ratio, header.peak_bytes, header.budget_bytes):
         return True
     # Double arithmetic, as wherever a ratio becomes a budget.
-    return header.budget_bytes == int((header.peak_bytes or 0) * (header.ratio or 0))
+    product = float(header.peak_bytes or 0) * (header.ratio or 0)
+    return math.isfinite(product) and header.budget_bytes == int(product)
 
 
 def _figures(header: RunHeader) -> tuple[float | int | None, ...]:

@@ -168,6 +168,7 @@ EAGER: list[tuple[str, Damage, str]] = [
     ("budget raised", changed("run", {"budget_bytes": 200}), "fit"),
     ("budget of 0", changed("run", {"budget_bytes": 0}), "header"),
     ("baseline below 0", changed("run", {"baseline_cost_ns": -1}), "header"),
+    ("ratio beyond doubles", changed("run", {"ratio": 1e308, "peak_bytes": 999}), "header"),
     ("ratio of another budget", changed("run", {"ratio": 0.5, "peak_bytes": 999}), "header"),
     ("ratio below 0", changed("run", {"ratio": -0.5}), "header"),
     ("fewer ops announced", changed("run", {"trace_ops": 1}), "totals"),
