@@ -6,12 +6,13 @@ Everything that decompresses goes through here, so that a small file cannot fill
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import stat
 import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import zstandard
 
@@ -25,9 +26,11 @@ MAX_RATIO = 200
 DTR logs, the most repetitive included, compress 10 to 60 times.
 """
 FREE_BYTES = 16 << 20
-MAX_BYTES = 8 << 30
+MAX_BYTES = 1 << 30
+"""Refuse to hold more than this of one file; the largest public log has 9 MiB."""
 _CHUNK = 1 << 20
 _ZSTD_PIECE = 1 << 12
+_LINE_PIECE = 1 << 16
 
 
 def read_bytes(source: str) -> bytes:
@@ -40,17 +43,44 @@ def read_bytes(source: str) -> bytes:
     Raises:
         InputError: missing, a directory, unreadable, corrupt, or suspiciously compressed.
     """
-    chunks = []
+    content = io.BytesIO()  # hands its buffer over at the end, where joining pieces copies them
+    total = 0
     with _open_strict(source) as (stream, compressed_bytes):
-        total = 0
         try:
             for chunk in stream:
                 total += len(chunk)
                 _check_size(source, total, compressed_bytes)
-                chunks.append(chunk)
-        except (EOFError, OSError, zlib.error, zipfile.BadZipFile, zstandard.ZstdError) as error:
+                content.write(chunk)
+        except (EOFError, OSError) as error:
             raise InputError(f"cannot decompress: {error}", path=source) from error
-    return b"".join(chunks)
+    return content.getvalue()
+
+
+def read_first_line(source: str, limit_bytes: int) -> bytes:
+    """The first line of what `read_bytes` takes, without its newline; up to a cut, if there is one.
+
+    Args:
+        source: see `read_bytes`.
+        limit_bytes: no more is read than this and one piece; a longer line is returned in part.
+
+    Raises:
+        InputError: see `read_bytes`.
+    """
+    line = bytearray()
+    with open_source(source) as (stream, _):
+        # read1 returns what is there; read would lose it when the stream is cut further on.
+        try:
+            while (
+                b"\n" not in line
+                and len(line) < limit_bytes
+                and (piece := stream.read1(_LINE_PIECE))
+            ):
+                line += piece
+        except EOFError:
+            return bytes(line.partition(b"\n")[0])
+        except OSError as error:
+            raise InputError(f"cannot decompress: {error}", path=source) from error
+    return bytes(line.partition(b"\n")[0])
 
 
 @contextmanager
@@ -67,10 +97,10 @@ def _zstd_chunks(raw: BinaryIO) -> Iterator[bytes]:
     """The frames of a file; a stream reader would take a cut file for a whole one."""
     frame = None
     # A few bytes of zstd can stand for 128 KiB: small pieces keep each result small.
-    while data := raw.read(_ZSTD_PIECE):
+    while data := _guarded(raw.read, _ZSTD_PIECE):
         while data:
             frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            yield frame.decompress(data)
+            yield _guarded(frame.decompress, data)
             data = b""
             if frame.eof:
                 data, frame = frame.unused_data, None
@@ -79,39 +109,70 @@ def _zstd_chunks(raw: BinaryIO) -> Iterator[bytes]:
 
 
 @contextmanager
-def open_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
+def open_source(source: str) -> Iterator[tuple[_Stream, int | None]]:
     """A stream of uncompressed bytes, and the compressed size (None: not compressed).
 
-    A .zst file that was cut reads up to the cut, as a log of a run that was killed should.
+    A .zst file that was cut reads up to the cut, as a log of a run that was killed should. Reading
+    raises `OSError` for whatever is wrong with the content, and `EOFError` at a cut of other kinds.
     """
     if ARCHIVE_SEPARATOR in source and not os.path.exists(source):
         archive, _, part = source.partition(ARCHIVE_SEPARATOR)
         with _open_archive(archive) as bundle:
             member = _find_member(bundle, archive, part)
             with _open_member(bundle, archive, member) as stream:
-                yield stream, member.compress_size
+                yield _Stream(stream), member.compress_size
         return
     with open_file(source) as raw:
         size = os.fstat(raw.fileno()).st_size
         if source.endswith(".gz"):
             with gzip.GzipFile(fileobj=raw) as stream:
-                yield cast(BinaryIO, stream), size
+                yield _Stream(stream), size
         elif source.endswith(".zst"):
             with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as stream:
-                yield cast(BinaryIO, stream), size
+                yield _Stream(stream), size
         else:
-            yield raw, None
+            yield _Stream(raw), None
+
+
+class _Stream:
+    """What is read from, whatever packed it, with one kind of error for all that may be wrong."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes, as many as there are."""
+        return _guarded(self._raw.read, size)
+
+    def read1(self, size: int = -1) -> bytes:
+        """Up to `size` bytes, as many as come in one piece."""
+        return _guarded(self._raw.read1, size)
+
+
+def _guarded(function: Callable[..., bytes], argument: int | bytes) -> bytes:
+    """What a decompressor returns. Fed with garbage it may raise whatever it likes."""
+    try:
+        return function(argument)
+    except (EOFError, OSError):
+        raise
+    except Exception as error:
+        raise OSError(f"{error}" or type(error).__name__) from error
 
 
 @contextmanager
 def open_file(path: str) -> Iterator[BinaryIO]:
-    """A file's bytes; what the operating system refuses becomes an `InputError`."""
+    """A regular file's bytes; what the operating system refuses becomes an `InputError`.
+
+    Pipes and devices are refused before they are opened: one may wait, or never end.
+    """
     try:
+        if not stat.S_ISREG(mode := os.stat(path).st_mode):
+            directory = stat.S_ISDIR(mode)
+            what = "is a directory, not a file" if directory else "not a regular file"
+            raise InputError(what, path=path)
         raw = open(path, "rb")  # noqa: SIM115 - closed below; opening alone may raise InputError
     except FileNotFoundError:
         raise InputError("no such file", path=path) from None
-    except IsADirectoryError:
-        raise InputError("is a directory, not a file", path=path) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"cannot be opened: {reason}", path=path) from None
@@ -121,7 +182,7 @@ def open_file(path: str) -> Iterator[BinaryIO]:
 
 def _check_size(source: str, total: int, compressed_bytes: int | None) -> None:
     if total > MAX_BYTES:
-        raise InputError(f"more than {MAX_BYTES >> 30} GiB uncompressed", path=source)
+        raise InputError(f"more than {MAX_BYTES >> 20:,} MiB uncompressed", path=source)
     if compressed_bytes is not None and total > max(FREE_BYTES, MAX_RATIO * compressed_bytes):
         raise InputError(
             f"decompresses to more than {MAX_RATIO} times its size, refused", path=source
@@ -133,7 +194,7 @@ def _open_archive(path: str) -> Iterator[zipfile.ZipFile]:
     with open_file(path) as raw:
         try:
             bundle = zipfile.ZipFile(raw)
-        except (zipfile.BadZipFile, OSError, ValueError) as error:
+        except Exception as error:  # struct.error, NotImplementedError and others, see _guarded
             raise InputError(f"not a zip archive: {error}", path=path) from None
         with bundle:
             yield bundle
@@ -142,7 +203,7 @@ def _open_archive(path: str) -> Iterator[zipfile.ZipFile]:
 def _open_member(bundle: zipfile.ZipFile, archive: str, member: zipfile.ZipInfo) -> BinaryIO:
     try:
         return cast(BinaryIO, bundle.open(member))
-    except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError) as error:
+    except Exception as error:
         raise InputError(
             f"member {member.filename!r} cannot be read: {error}", path=archive
         ) from None

@@ -91,7 +91,13 @@ class Emitter:
                 try:
                     subscriber(event)
                 except Exception as error:
-                    raise SubscriberError(
-                        f"a subscriber failed on event {seq} ({record.kind}): {error}"
-                    ) from error
+                    what = f"a subscriber failed on event {seq} ({record.kind}): {_said(error)}"
+                    raise SubscriberError(what) from error
         return seq
+
+
+def _said(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return f"{type(error).__name__}, whose message cannot be shown"

@@ -34,8 +34,9 @@ from dtrdiag.cli.policyfile import forget_policy_files
 from dtrdiag.cli.quickstart import quickstart
 from dtrdiag.cli.replay import replay
 from dtrdiag.cli.run import run
+from dtrdiag.cli.streams import drop, drop_output, one_line, printable
 from dtrdiag.cli.sweep import sweep
-from dtrdiag.errors import DtrdiagError
+from dtrdiag.errors import DtrdiagError, SubscriberError
 
 PROGRAM = "dtrdiag"
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 70, 130, 141
@@ -140,57 +141,64 @@ def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
 
 def _failed(error: BaseException, debug: bool) -> int:
     if isinstance(error, BrokenPipeError):
-        _drop_output()
+        drop_output()
         return PIPE_CLOSED
     if debug:
-        traceback.print_exception(error)
+        lines = "".join(traceback.format_exception(error)).splitlines()
+        _write("\n".join(map(printable, lines)))
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         _say("interrupted")
         return INTERRUPTED
+    if isinstance(error, SubscriberError) and isinstance(error.__cause__, DtrdiagError):
+        # A writer of ours: on which event it gave up is of no use.
+        error = error.__cause__
     if isinstance(error, DtrdiagError):
-        _say(f"error: {error}")
+        _say(f"error: {error.what}", error.where)
         return error.exit_status
     if isinstance(error, _REFUSED):
-        _say(f"error: {_refusal(error)}")
+        what, help_of = _refusal(error)
+        _say(f"error: {what}", f"see {help_of} --help")
         return BAD_INPUT
     if isinstance(error, OSError):
-        where = f" ({error.filename})" if error.filename else ""
-        _say(f"error: {error.strerror or error}{where}")
-        return BAD_INPUT
+        return _refused_by_system(error)
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else INTERNAL
-    _say(f"error: internal: {type(error).__name__}: {error} ({DEBUG} shows where)")
+    _say(f"error: internal: {type(error).__name__}: {error}", f"{DEBUG} shows where")
     return INTERNAL
 
 
-def _say(what: str) -> None:
-    try:
-        print(f"{PROGRAM}: {' '.join(what.split())}", file=sys.stderr, flush=True)
-    except OSError:
-        _drop_output()
-
-
-def _drop_output() -> None:
-    """Point both streams at nothing, so that the interpreter's last flush does not fail too."""
-    for stream in (sys.stdout, sys.stderr):
+def _refused_by_system(error: OSError) -> int:
+    where = error.filename
+    if where is None:
         try:
-            descriptor = stream.fileno()
-        except (OSError, ValueError):
-            continue
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, descriptor)
-        os.close(nothing)
+            sys.stdout.flush()
+        except OSError:
+            where = "standard output"
+            drop(sys.stdout)
+    _say(f"error: {error.strerror or error}", None if where is None else os.fsdecode(where))
+    return BAD_INPUT
 
 
-def _refusal(error: Any) -> str:
-    """What typer refused, in one line, and where to read more."""
+def _say(what: str, where: str | None = None) -> None:
+    _write(f"{PROGRAM}: {one_line(what, where)}")
+
+
+def _write(text: str) -> None:
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        drop_output()
+
+
+def _refusal(error: Any) -> tuple[str, str]:
+    """What typer refused, and the command whose help says more."""
     what = error.format_message().strip().rstrip(".")
     what = what[:1].lower() + what[1:]
     context = getattr(error, "ctx", None)
     if "no such command" in what and "Did you mean" not in what and context is not None:
         what += _close_verbs(what.split("'")[1], context.command)
     help_of = PROGRAM if context is None else context.command_path
-    return f"{what} (see {help_of} --help)"
+    return what, help_of
 
 
 def _close_verbs(given: str, group: Any) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 
 from dtrdiag.cli.policyfile import load_policy_file
-from dtrdiag.errors import SimulationError
+from dtrdiag.errors import DtrdiagError, SimulationError
 from dtrdiag.events.records import End, RunHeader
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace import Trace
@@ -171,6 +171,8 @@ def _result(future: Future[Outcome]) -> Outcome:
 
 _traces: Sequence[Trace] = ()
 # In a worker: the grid's traces, sent once and not with every run.
+_problem: DtrdiagError | None = None
+# In a worker: why the policy file cannot be used. An error at the start would be told otherwise.
 
 
 @contextmanager
@@ -211,12 +213,26 @@ def _interrupts_ignored() -> Iterator[None]:
 
 
 def _start_worker(traces: Sequence[Trace], policy_file: str | None) -> None:
-    global _traces
+    global _traces, _problem
     _traces = traces
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if policy_file is not None:
-        load_policy_file(policy_file)
+        try:
+            load_policy_file(policy_file)
+        except DtrdiagError as error:
+            _problem = error
+
+
+def _end_with_parent() -> None:
+    """End this process once the one that started it is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _simulate(trace: int, config: RunConfig) -> Outcome:
+    if _problem is not None:
+        raise _problem
     return _outcome(_traces[trace], config)

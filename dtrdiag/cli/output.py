@@ -20,6 +20,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from dtrdiag.cli.streams import one_line
 from dtrdiag.errors import OutputError
 
 PIPE_WIDTH = 200
@@ -78,7 +79,7 @@ def _print_cells(console: Console, table: Table) -> None:
 
 def note(what: str) -> None:
     """Write a line to standard error."""
-    print(what, file=sys.stderr)
+    print(one_line(what), file=sys.stderr)
 
 
 def progress_console() -> Console | None:

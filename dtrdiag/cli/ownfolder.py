@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dtrdiag.cli.output import write_file
-from dtrdiag.errors import InputError, OutputError
+from dtrdiag.errors import OutputError
+from dtrdiag.files import read_bytes
 
 SUMMARY = "summary.json"
 
@@ -74,12 +75,10 @@ class OwnFolder:
         if not summary.exists():
             return {}
         try:
-            document = json.loads(summary.read_bytes())
+            document = json.loads(read_bytes(str(summary)))
             ours = document["schema"] == self.schema
             listed = {str(name): str(digest) for name, digest in document["made"].items()}
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror or error}", path=summary) from None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             ours, listed = False, {}
         if not ours:
             raise OutputError(

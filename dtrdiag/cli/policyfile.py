@@ -10,13 +10,15 @@ import hashlib
 import importlib.util
 import os
 import traceback
+from collections.abc import Iterator
 from types import TracebackType
+from typing import Any
 
 import attrs
 
 from dtrdiag.errors import DtrdiagError, PolicyError
 from dtrdiag.files import read_bytes
-from dtrdiag.simulator import Pool, policies, unregister
+from dtrdiag.simulator import Pool, Quotient, policies, unregister
 from dtrdiag.simulator.policies import Factors, Policy, PolicyFunction, register
 
 _LOADED: dict[str, tuple[str, ...]] = {}
@@ -36,9 +38,11 @@ def load_policy_file(path: str) -> tuple[str, ...]:
     before = {entry.name for entry in policies()}
     try:
         _run(path)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         for entry in _added(before):
             unregister(entry.name)
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise _failure("the policy file failed", path, error) from error
     added = _added(before)
     if not added:
@@ -85,11 +89,23 @@ def _guarded(entry: Policy, path: str) -> Policy:
 
     def score(pool: Pool) -> object:
         try:
-            return function(pool)
-        except Exception as error:
+            return _listed(function(pool))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit among them, which would look like success
             raise _failure(f"policy {entry.name!r} failed", path, error) from error
 
     return attrs.evolve(entry, score=score)
+
+
+def _listed(answer: Any) -> Any:
+    """The answer with what it computes late computed here, where its errors are told as its own."""
+    if isinstance(answer, Quotient):
+        columns = tuple(_listed(column) for column in answer.denominators)
+        return Quotient(_listed(answer.numerator), columns)
+    if isinstance(answer, Iterator):
+        return list(answer)
+    return answer
 
 
 def _failure(what: str, path: str, error: BaseException) -> PolicyError:
@@ -98,9 +114,17 @@ def _failure(what: str, path: str, error: BaseException) -> PolicyError:
             return error
         why = str(error)
     else:
-        said = error.msg if isinstance(error, SyntaxError) else error
-        why = f"{type(error).__name__}: {said}"
+        why = f"{type(error).__name__}: {_said(error)}"
     return PolicyError(f"{what}: {why}", path=path, line=_line(path, error))
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error.msg if isinstance(error, SyntaxError) else error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return "(its message cannot be shown)"
 
 
 def _line(path: str, error: BaseException) -> int | None:

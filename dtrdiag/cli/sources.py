@@ -21,7 +21,7 @@ import orjson
 from dtrdiag.cli.options import Rules, option_name
 from dtrdiag.cli.values import parse_ratio, parse_size
 from dtrdiag.errors import AnalysisError, DtrdiagError, SimulationError, UsageError
-from dtrdiag.files import ARCHIVE_SEPARATOR, open_source
+from dtrdiag.files import ARCHIVE_SEPARATOR, read_first_line
 from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import JsonlWriter
 from dtrdiag.log import LogReader, open_log
@@ -35,7 +35,8 @@ from dtrdiag.simulator import (
 from dtrdiag.trace import Trace
 from dtrdiag.trace.catalog import resolve
 
-_FIRST_LINE_BYTES = 1 << 16
+_FIRST_LINE_BYTES = 16 << 20
+# As long as any line of an event log may be.
 
 
 @attrs.frozen
@@ -140,10 +141,8 @@ def is_event_log(text: str) -> bool:
     if not os.path.isfile(text) and ARCHIVE_SEPARATOR not in text:
         return False
     try:
-        with open_source(text) as (stream, _):
-            line = stream.readline(_FIRST_LINE_BYTES)
-        fields = orjson.loads(line)
-    except (DtrdiagError, OSError, EOFError, ValueError):
+        fields = orjson.loads(read_first_line(text, _FIRST_LINE_BYTES))
+    except (DtrdiagError, ValueError):
         # Whatever is wrong with the file, the reader of traces will say it better.
         return False
     return isinstance(fields, dict) and fields.get("event") == "run"

@@ -24,6 +24,7 @@ from dtrdiag.cli.output import write_file
 from dtrdiag.errors import DtrdiagError, InputError, LogError, OutputError
 from dtrdiag.events import decode, encode
 from dtrdiag.events.records import End, RunHeader
+from dtrdiag.files import read_bytes
 from dtrdiag.simulator import RunConfig
 from dtrdiag.trace import Trace
 
@@ -134,9 +135,7 @@ def _digest(group: Definition) -> str:
 
 def _read(path: Path) -> list[Outcome]:
     try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", path=path) from None
+        document = json.loads(read_bytes(str(path)))
     except (ValueError, RecursionError):
         raise InputError("damaged: not JSON; move it away to go on", path=path) from None
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 
 import attrs
@@ -10,6 +11,7 @@ import typer
 from dtrdiag.cli.options import Force, Json, TraceArgument
 from dtrdiag.cli.output import print_json, print_sentences, print_table
 from dtrdiag.cli.sources import load_trace, peak_of
+from dtrdiag.files import open_file
 from dtrdiag.rendering.facts import trace_table, trace_words, traces_table
 from dtrdiag.trace import Trace
 from dtrdiag.trace.catalog import fetch as fetch_archive
@@ -68,6 +70,9 @@ def fetch(
 
     Nothing is downloaded if the cache has them already (unless --force).
     """
+    if source is not None and os.path.exists(source) and not os.path.isdir(source):
+        with open_file(source):
+            pass  # a pipe or device is refused: it may wait, or never end
     archive = fetch_archive(source, force=force)
     names = [entry.name for entry in known_traces() if entry.kind == "public"]
     if json:

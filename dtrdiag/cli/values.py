@@ -111,10 +111,11 @@ def _span(text: str, parse: Callable[[str], Value], name: str) -> list[Value]:
     values = [parse(part) for part in parts]
     first, last, step = (_exact(part, value) for part, value in zip(parts, values, strict=True))
     if last < first:
-        raise UsageError(f"{name} {text!r} is empty: its end is below its start")
+        raise UsageError(f"{name} {text[:60]!r} is empty: its end is below its start")
     points = int((last - first) / step) + 1
     if points > MAX_POINTS:
-        raise UsageError(f"{name} {text!r} has {points:,} points, more than {MAX_POINTS:,}")
+        many = f"{points:,}" if points < 10**15 else "more than 10^15"
+        raise UsageError(f"{name} {text[:60]!r} has {many} points, more than {MAX_POINTS:,}")
     whole = isinstance(values[0], int)
     return [parse(str(int(x)) if whole else str(x)) for x in _points(first, step, points)]
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import zipfile
 
 import pytest
@@ -80,6 +81,48 @@ def test_a_compressed_file_that_is_cut(refuses, here, chain_lines, name):
     pack = gzip.compress if name.endswith(".gz") else zstandard.ZstdCompressor().compress
     (here / name).write_bytes(pack(content)[:500])
     assert "cannot decompress" in refuses("run", name)
+
+
+@pytest.mark.parametrize("name", ["bad.log.gz", "bad.log.zst"])
+def test_a_compressed_file_that_is_damaged(refuses, here, chain_lines, name):
+    import zstandard
+
+    content = b"\n".join(chain_lines)
+    pack = gzip.compress if name.endswith(".gz") else zstandard.ZstdCompressor().compress
+    packed = bytearray(pack(content))
+    packed[12] ^= 0xFF
+    packed[30] ^= 0xFF
+    (here / name).write_bytes(packed)
+    for verb in (["run"], ["oom", "-b", "5"], ["graph"], ["sweep", "--ratios", "0.5"]):
+        assert "cannot decompress" in refuses(*verb[:1], name, *verb[1:])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_what_is_no_regular_file(refuses, here):
+    os.mkfifo(here / "pipe")
+    (here / "kept").mkdir()
+    os.mkfifo(here / "kept" / "x.sweep.json")
+    os.mkfifo(here / "pipe.py")
+    for path in ("./pipe", os.devnull):
+        for verb in ("run", "oom", "replay", "graph"):
+            assert refuses(verb, path) == f"not a regular file ({path})"
+        assert "not a regular file" in refuses("traces", "fetch", "--from", path)
+    assert "not a regular file" in refuses("run", "chain-64", "--policy-file", "pipe.py")
+    sweep = ["sweep", "chain-64", "--ratios", "0.5"]
+    assert "not a regular file" in refuses(*sweep, "-o", "kept")
+
+
+@pytest.mark.parametrize("verb", [["oom"], ["graph"], ["diff", "x.jsonl.zst"]])
+def test_a_log_is_told_by_its_first_line_however_long(answers, fails, here, verb):
+    import zstandard
+
+    lines = fails.read_text().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), "toy_note": "x" * 200_000})
+    text = "\n".join(lines).encode() + b"\n"
+    (here / "x.jsonl").write_bytes(text)
+    (here / "x.jsonl.zst").write_bytes(zstandard.ZstdCompressor().compress(text))
+    assert answers(*verb, "x.jsonl").out
+    assert answers(*verb, "x.jsonl.zst").out
 
 
 def test_a_directory(refuses, here):

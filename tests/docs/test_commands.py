@@ -42,9 +42,7 @@ def test_all_console_lines_are_commands():
             assert all(line.startswith("$ ") for line in body.splitlines() if line), document
 
 
-@pytest.mark.parametrize(
-    "document", [d for d in DOCUMENTS if commands(d)], ids=name_of
-)
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if commands(d)], ids=name_of)
 def test_commands_run_in_order(document, tmp_path, request):
     """In one folder, as a reader would; those on public traces only where these are."""
     words = " ".join(commands(document)).split()
@@ -84,9 +82,7 @@ def run_command(command, folder):
     assert done.stdout.strip() or "-o" in arguments
 
 
-@pytest.mark.parametrize(
-    "document", [d for d in DOCUMENTS if blocks(d, "python")], ids=name_of
-)
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d, "python")], ids=name_of)
 def test_snippets_run(document, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "tests" / "data" / "foreign-runtime.jsonl", tmp_path / "run.jsonl")

@@ -13,9 +13,7 @@ FUNCTIONS = {
     "dtr-local": ((), lambda p: Quotient(p.compute_ns, (p.size_bytes, p.staleness_ns))),
     "dtr-full": (
         ("neighbourhood",),
-        lambda p: Quotient(
-            p.neighbourhood_ns, (p.size_bytes, p.neighbourhood_staleness_ns)
-        ),
+        lambda p: Quotient(p.neighbourhood_ns, (p.size_bytes, p.neighbourhood_staleness_ns)),
     ),
     "msps": (("regions",), lambda p: Quotient(p.compute_ns + p.backward_ns, (p.size_bytes,))),
     "lru": ((), lambda p: Quotient(p.last_access_ns)),

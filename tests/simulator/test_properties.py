@@ -16,9 +16,7 @@ from dtrdiag.simulator.regions import Regions
 
 POLICIES = ["dtr", "dtr-eq", "dtr-local", "dtr-full", "msps", "lru", "size", "random", "eq"]
 DEALLOCS = ["eager", "ignore", "banish"]
-relaxed = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+relaxed = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 rules = st.fixed_dictionaries(
     {
         "policy": st.sampled_from(POLICIES),

@@ -197,3 +197,53 @@ def test_an_encrypted_member_is_refused(tmp_path):
     content[content.rindex(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(content)
     assert refused(f"{path}::x").what == "member 'x.log' is encrypted"
+
+
+def test_a_gzip_whose_content_is_damaged_is_refused(tmp_path):
+    packed = bytearray(gzip.compress(NOISE))
+    packed[12] ^= 0xFF
+    packed[30] ^= 0xFF
+    path = put(tmp_path / "bad.log.gz", packed)
+    assert refused(path).what.startswith("cannot decompress")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_no_damage_to_a_member_is_more_than_a_refusal(tmp_path, method):
+    path = tmp_path / "one.zip"
+    with zipfile.ZipFile(path, "w", method) as bundle:
+        bundle.writestr("x.log", LOG * 20)
+    whole = path.read_bytes()
+    for position in range(30, whole.rindex(b"PK\x01\x02") + 60):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0xFF
+        path.write_bytes(damaged)
+        try:
+            read_dtr_log(f"{path}::x")
+        except InputError as error:
+            assert "\n" not in str(error)
+
+
+def test_an_archive_of_a_later_version_is_refused(tmp_path):
+    path = tmp_path / "one.zip"
+    with zipfile.ZipFile(path, "w") as bundle:
+        bundle.writestr("x.log", LOG)
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"PK\x01\x02") + 6] = 99
+    path.write_bytes(content)
+    assert refused(f"{path}::x").what.startswith("not a zip archive")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst", "::x"])
+def test_pipes_and_devices_are_refused_before_they_are_opened(tmp_path, suffix):
+    pipe = str(tmp_path / f"pipe{suffix.partition('::')[0]}")
+    os.mkfifo(pipe)
+    member = suffix if suffix.startswith("::") else ""
+    assert refused(pipe + member).what == "not a regular file"
+    assert refused(os.devnull).what == "not a regular file"
+
+
+def test_more_than_fits_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("dtrdiag.files.MAX_BYTES", 1 << 20)
+    path = put(tmp_path / "long.log", b"\n" * ((1 << 20) + 1))
+    assert refused(path).what == "more than 1 MiB uncompressed"
