@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import io
 import os
 import sys
@@ -41,6 +42,7 @@ from dtrdiag.errors import DtrdiagError, SubscriberError
 PROGRAM = "dtrdiag"
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 70, 130, 141
 DEBUG = "--debug"
+_UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)
 
 VERBS: dict[str, Callable[..., None] | typer.Typer] = {
     "quickstart": quickstart,
@@ -169,12 +171,10 @@ def _failed(error: BaseException, debug: bool) -> int:
 
 def _refused_by_system(error: OSError) -> int:
     where = error.filename
-    if where is None:
-        try:
-            sys.stdout.flush()
-        except OSError:
-            where = "standard output"
-            drop(sys.stdout)
+    if where is None and error.errno in _UNWRITABLE:
+        # Whoever writes a file says which; what is left is an answer that print could not give.
+        where = "standard output"
+        drop(sys.stdout)
     _say(f"error: {error.strerror or error}", None if where is None else os.fsdecode(where))
     return BAD_INPUT
 

@@ -22,7 +22,7 @@ from dtrdiag.analyses import (
 )
 from dtrdiag.cli.grid import Outcome, Outcomes
 from dtrdiag.cli.options import Force, Json
-from dtrdiag.cli.output import print_json, print_sentences, print_table
+from dtrdiag.cli.output import print_json, print_sentences, print_table, write_file
 from dtrdiag.cli.ownfolder import OwnFolder
 from dtrdiag.cli.pictures import GET_PICTURES, has_dot, write_svg
 from dtrdiag.cli.sources import at_ratio, load_trace, record
@@ -67,7 +67,7 @@ def quickstart(
     with tempfile.TemporaryDirectory(prefix="dtrdiag-") as made:
         document, sections = _diagnose(trace, walk, pair, Path(made), output)
         text = "\n\n".join("\n".join([title, "", *lines]) for title, lines in sections)
-        (Path(made) / FINDINGS).write_text(text + "\n", encoding="utf-8")
+        write_file(Path(made) / FINDINGS, text.encode() + b"\n")
         document["files"] = folder.publish(Path(made), document)
     if json:
         print_json(document)

@@ -65,7 +65,7 @@ def one_line(what: str, where: str | None = None) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with every character that does not show as itself escaped, as in `\\x1b`."""
+    r"""The text with every character that does not show as itself escaped, as in `\x1b`."""
     if text.isprintable():
         return text
     return "".join(

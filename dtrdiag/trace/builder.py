@@ -7,6 +7,7 @@ released tensor may still be an argument, and must then be rematerialised.
 
 from __future__ import annotations
 
+import reprlib
 from array import array
 from collections.abc import Sequence
 
@@ -19,6 +20,18 @@ MAX_COST_NS = 1 << 50
 """Largest cost of one op (13 days)."""
 MAX_TOTAL = 1 << 62
 """Largest sum of all sizes, and of all costs."""
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 2, 60, 60, 40
+_SHORT.maxlist = _SHORT.maxdict = 3
+MAX_SHOWN = 120
+
+
+def shown(value: object) -> str:
+    """A value for a message: short whatever a log says, and however deeply it is nested."""
+    text = _SHORT.repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
 def _ints() -> array[int]:
@@ -88,13 +101,15 @@ class TraceBuilder:
             aliases: [outputs] -1, or the index of the argument that the result aliases.
         """
         if name == CONSTANT_NAME and not args:
-            raise self.error(f"a CALL without arguments must not be named {name!r}: use CONSTANT")
+            raise self.error(
+                f"a CALL without arguments must not be named {shown(name)}: use CONSTANT"
+            )
         if not results:
-            raise self.error(f"CALL {name!r} has no results")
+            raise self.error(f"CALL {shown(name)} has no results")
         for position, result in enumerate(results):
             self._refuse_known(result)
             if result in results[:position]:
-                raise self.error(f"CALL {name!r} names result {result!r} twice")
+                raise self.error(f"CALL {shown(name)} names result {shown(result)} twice")
         op = self._op(name, args, cost_ns, results, memory_bytes, aliases)
         self._instruction(Instruction.CALL, op)
         self._step(Step.CALL, op)
@@ -111,11 +126,11 @@ class TraceBuilder:
             cost_ns: cost of one execution.
         """
         if not mutated:
-            raise self.error(f"MUTATE {name!r} mutates nothing")
+            raise self.error(f"MUTATE {shown(name)} mutates nothing")
         for index in mutated:
             if not 0 <= index < len(args):
                 raise self.error(
-                    f"MUTATE index {index} out of range: {name!r} has {len(args)} arguments"
+                    f"MUTATE index {shown(index)} out of range: {shown(name)} has {len(args)} arguments"
                 )
         inputs = [self._lookup(arg) for arg in args]
         sizes = [self._size[self._storage[inputs[index]]] for index in mutated]
@@ -205,7 +220,7 @@ class TraceBuilder:
         """Refuse an alias of an argument that is not there."""
         if not -1 <= alias < arguments:
             raise self.error(
-                f"ALIAS {alias} of {name!r} out of range: the call has {arguments} arguments"
+                f"ALIAS {shown(alias)} of {shown(name)} out of range: the call has {arguments} arguments"
             )
 
     def error(self, what: str) -> TraceError:
@@ -261,7 +276,7 @@ class TraceBuilder:
     def _retain(self, tensor: int, name: str) -> None:
         storage = self._storage[tensor]
         if not self._references[storage]:
-            raise self.error(f"{name!r} is copied after its last reference was released")
+            raise self.error(f"{shown(name)} is copied after its last reference was released")
         self._references[storage] += 1
         self._names_per_tensor[tensor] += 1
         self._step(Step.RETAIN, tensor)
@@ -269,7 +284,7 @@ class TraceBuilder:
     def _release(self, tensor: int, name: str) -> None:
         storage = self._storage[tensor]
         if not self._references[storage]:
-            raise self.error(f"{name!r} is released more often than it is referenced")
+            raise self.error(f"{shown(name)} is released more often than it is referenced")
         self._references[storage] -= 1
         self._names_per_tensor[tensor] -= 1
         self._step(Step.RELEASE, tensor)
@@ -278,17 +293,17 @@ class TraceBuilder:
         try:
             return self._tensor_of[name]
         except KeyError:
-            raise self.error(f"{name!r} is used but was never defined") from None
+            raise self.error(f"{shown(name)} is used but was never defined") from None
 
     def _refuse_known(self, name: str) -> None:
         if name in self._tensor_of:
-            raise self.error(f"{name!r} is defined a second time")
+            raise self.error(f"{shown(name)} is defined a second time")
 
     def _check_number(self, field: str, value: int, limit: int) -> None:
         if value < 0:
-            raise self.error(f"{field} is negative: {value}")
+            raise self.error(f"{field} is negative: {shown(value)}")
         if value > limit:
-            raise self.error(f"{field} is absurdly large: {value}, the limit is {limit}")
+            raise self.error(f"{field} is absurdly large: {shown(value)}, the limit is {limit}")
 
     def _name(self, name: str) -> int:
         return self._name_id.setdefault(name, len(self._name_id))

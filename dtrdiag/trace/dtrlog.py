@@ -16,7 +16,7 @@ import orjson
 
 from dtrdiag.errors import TraceError
 from dtrdiag.files import ARCHIVE_SEPARATOR, read_bytes
-from dtrdiag.trace.builder import TraceBuilder
+from dtrdiag.trace.builder import TraceBuilder, shown
 from dtrdiag.trace.model import Instruction, Trace
 
 START = "START"
@@ -81,7 +81,7 @@ class _Reader:
             if handler is None:
                 if kind in ("MEMORY", "ALIAS"):
                     raise self.builder.error(f"{kind} without a CALL or CONSTANT before it")
-                raise self.builder.error(f"unknown instruction {kind!r}")
+                raise self.builder.error(f"unknown instruction {shown(kind)}")
             handler(line)
         self.builder.line = len(self.lines)
         return self.builder.build(self.digest, preamble)
@@ -112,15 +112,17 @@ class _Reader:
 
     def _follower(self, kind: str, owner: str, name: str) -> Line:
         if self.position >= len(self.lines):
-            raise self.builder.error(f"the log ends before the {kind} line of {name!r}")
+            raise self.builder.error(f"the log ends before the {kind} line of {shown(name)}")
         line = self._next()
         if line.get("INSTRUCTION") != kind:
             raise self.builder.error(
-                f"expected the {kind} line of {name!r} after {owner}, "
-                f"found {line.get('INSTRUCTION')!r}"
+                f"expected the {kind} line of {shown(name)} after {owner}, "
+                f"found {shown(line.get('INSTRUCTION'))}"
             )
         if line.get("NAME") != name:
-            raise self.builder.error(f"{kind} names {line.get('NAME')!r} instead of {name!r}")
+            raise self.builder.error(
+                f"{kind} names {shown(line.get('NAME'))} instead of {shown(name)}"
+            )
         return line
 
     def _constant(self, line: Line) -> None:
@@ -170,19 +172,19 @@ class _Reader:
     def _text(self, line: Line, field: str) -> str:
         value = self._value(line, field)
         if not isinstance(value, str):
-            raise self.builder.error(f"{field} is not a string: {value!r}")
+            raise self.builder.error(f"{field} is not a string: {shown(value)}")
         return value
 
     def _list(self, line: Line, field: str) -> list[Any]:
         value = self._value(line, field)
         if not isinstance(value, list):
-            raise self.builder.error(f"{field} is not a list: {value!r}")
+            raise self.builder.error(f"{field} is not a list: {shown(value)}")
         return value
 
     def _texts(self, line: Line, field: str) -> list[str]:
         values = self._list(line, field)
         if not all(isinstance(value, str) for value in values):
-            raise self.builder.error(f"{field} has something that is not a string: {values!r}")
+            raise self.builder.error(f"{field} has something that is not a string: {shown(values)}")
         return values
 
     def _number(self, line: Line, field: str) -> int:
@@ -196,7 +198,11 @@ class _Reader:
             return value
         elif isinstance(value, float) and value.is_integer():
             return int(value)
-        raise self.builder.error(f"{field} is not an integer: {str(value)[:60]!r}")
+        raise self.builder.error(f"{field} is not an integer: {_quoted(value)}")
+
+
+def _quoted(value: object) -> str:
+    return shown(value if isinstance(value, str) else shown(value))
 
 
 def _instructions(trace: Trace) -> Iterator[Line]:
