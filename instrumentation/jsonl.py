@@ -8,8 +8,11 @@ no file names, and compressors with fixed settings.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -33,11 +36,13 @@ class JsonlWriter:
     """A subscriber that writes every event it is called with.
 
     A context manager that closes the log, also when the block raises: the log then reads up to the
-    last event, and is reported as incomplete.
+    last event, and is reported as incomplete. Two logs are not kept then: one that has nothing
+    beyond its header, and one that was to replace a file, which stays as it was.
 
     Args:
         path: the log; a name ending in `.gz` or `.zst` is compressed.
-        force: replace a file that is there. It stays as it is if it cannot be opened for writing.
+        force: replace a file that is there. The log is written beside it, under a name that ends
+            in `.partial`, and takes its place when it is closed.
         processors: structlog processors that see each event as a dict before it is rendered, for
             example to add fields. They must keep the fields of the schema and drop no event.
 
@@ -54,6 +59,7 @@ class JsonlWriter:
         processors: Sequence[Processor] = (),
     ) -> None:
         self.path = os.fspath(path)
+        self._events = 0
         self._file = _LogFile(self.path, force=force)
         self._logger = _EventLogger(
             _LineLogger(cast(BinaryIO, self._file)), [*processors, render], {}
@@ -68,6 +74,7 @@ class JsonlWriter:
         """
         try:
             self._logger.write(encode(event))
+            self._events += 1
         except (orjson.JSONEncodeError, UnicodeError) as error:
             raise OutputError(
                 f"event {event.seq} ({event.kind}) has no JSON form: {error}", path=self.path
@@ -90,12 +97,14 @@ class JsonlWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        try:
+        if error is None:
             self.close()
+            return
+        try:
+            self._file.give_up(keep=self._events > 1)
         except OutputError:
             # What stopped the block says more than the tail that could not be written.
-            if error is None:
-                raise
+            return
 
 
 def render(logger: WrappedLogger, name: str, event_dict: EventDict) -> bytes:
@@ -158,7 +167,8 @@ def _compressor(path: str) -> tuple[_Compressor, int, int]:
 class _LogFile:
     """A file that structlog writes to: collects lines and passes them on in blocks.
 
-    After a failed write it takes no more, and closing it raises nothing.
+    After a failed write it takes no more, and closing it raises nothing. What was written until
+    then stays, unless that is nothing or was to replace a file.
     """
 
     def __init__(self, path: str, *, force: bool) -> None:
@@ -166,7 +176,16 @@ class _LogFile:
         self._compressor, self._block_mode, self._end_mode = _compressor(path)
         self._lines: list[bytes] = []
         self._held_bytes = 0
-        self._raw: FileIO | None = _create(path, force=force)
+        self._written_bytes = 0
+        self._temporary: str | None = None
+        self._mine = not os.path.exists(path)
+        self._raw: FileIO | None = self._open(force)
+
+    def _open(self, force: bool) -> FileIO:
+        if force and os.path.isfile(self._path):
+            raw, self._temporary = _create_beside(self._path)
+            return raw
+        return _create(self._path, force=force)
 
     def write(self, line: bytes) -> int:
         if self._raw is None:
@@ -184,6 +203,40 @@ class _LogFile:
         if self._raw is not None:
             self._pass_on(self._end_mode)
             self._close_raw()
+            self._publish()
+
+    def give_up(self, keep: bool) -> None:
+        """Close after an error: keep what was written, if it is a new file and worth keeping."""
+        keep = keep and self._temporary is None
+        try:
+            if self._raw is not None and keep:
+                self._pass_on(self._end_mode)
+            self._close_raw()
+        finally:
+            if not keep:
+                self._remove()
+
+    def _publish(self) -> None:
+        if self._temporary is None:
+            return
+        try:
+            # Through a link, so that the file that it points at is replaced and not the link.
+            shutil.copymode(self._path, self._temporary)
+            os.replace(self._temporary, os.path.realpath(self._path))
+        except OSError as error:
+            self._remove()
+            raise OutputError(
+                f"cannot be written: {error.strerror or error}", path=self._path
+            ) from None
+        self._temporary = None
+
+    def _remove(self) -> None:
+        """Leave nothing of this log; what was there before it stays."""
+        doomed = self._temporary or (self._path if self._mine else None)
+        if doomed is not None and (self._temporary or os.path.isfile(doomed)):
+            with suppress(OSError):
+                os.unlink(doomed)
+        self._temporary, self._mine = None, False
 
     def _pass_on(self, mode: int) -> None:
         data = self._compressor.compress(b"".join(self._lines)) + self._compressor.flush(mode)
@@ -192,7 +245,10 @@ class _LogFile:
         try:
             self._write_all(data)
         except OSError as error:
-            self._close_raw()
+            with suppress(OutputError):
+                self._close_raw()
+            if self._temporary is not None or not self._written_bytes:
+                self._remove()
             raise OutputError(
                 f"cannot be written: {error.strerror or error}", path=self._path
             ) from None
@@ -200,7 +256,9 @@ class _LogFile:
     def _write_all(self, data: bytes) -> None:
         view = memoryview(data)
         while self._raw is not None and view:
-            view = view[self._raw.write(view) :]
+            written = self._raw.write(view)
+            self._written_bytes += written
+            view = view[written:]
 
     def _close_raw(self) -> None:
         raw, self._raw = self._raw, None
@@ -227,3 +285,20 @@ def _create(path: str, *, force: bool) -> FileIO:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise OutputError(f"cannot be created: {reason}", path=path) from None
+
+
+def _create_beside(path: str) -> tuple[FileIO, str]:
+    """A new file in the folder of another one, and its name."""
+    folder, name = os.path.split(os.path.realpath(path))
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(
+            prefix=f".{name[:100]}.", suffix=".partial", dir=folder
+        )
+        os.close(handle)
+        return FileIO(temporary, "wb"), temporary
+    except OSError as error:
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)
+        raise OutputError(f"cannot be created: {error.strerror or error}", path=path) from None

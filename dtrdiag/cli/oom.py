@@ -17,8 +17,8 @@ from dtrdiag.cli.options import (
     RunArgument,
     takes_rules,
 )
-from dtrdiag.cli.output import print_json, print_sentences, print_table, write_file
-from dtrdiag.cli.pictures import check_pictures, write_svg
+from dtrdiag.cli.output import Pathlike, print_json, print_sentences, print_table, write_files
+from dtrdiag.cli.pictures import check_pictures, draw_svg, note_missing
 from dtrdiag.cli.sources import RunOptions, opened_run
 from dtrdiag.rendering.dot import frontier_dot
 from dtrdiag.rendering.graphml import frontier_graph, graphml
@@ -71,14 +71,16 @@ def oom(
 def _write(
     frontier: Frontier, expand: bool, dot: str | None, svg: str | None, graphml_file: str | None
 ) -> list[str]:
-    written = []
+    contents: dict[Pathlike, bytes] = {}
     source = frontier_dot(frontier, expand) if dot is not None or svg is not None else ""
     if dot is not None:
-        write_file(dot, source.encode())
-        written.append(dot)
+        contents[dot] = source.encode()
     if svg is not None:
-        written.append(write_svg(source, svg))
+        target, content = draw_svg(source, svg)
+        contents[target] = content
     if graphml_file is not None:
-        write_file(graphml_file, graphml(frontier_graph(frontier)))
-        written.append(graphml_file)
-    return list(dict.fromkeys(written))
+        contents[graphml_file] = graphml(frontier_graph(frontier))
+    write_files(contents)
+    if svg is not None:
+        note_missing(svg)
+    return [str(path) for path in contents]

@@ -124,22 +124,36 @@ def write_file(path: Pathlike, content: bytes) -> None:
     Raises:
         OutputError: the file cannot be written; what was there before still is.
     """
-    target = Path(path)
-    if target.exists() and not target.is_file():
-        _write_to_device(target, content)
-        return
-    temporary = None
+    write_files({path: content})
+
+
+def write_files(contents: Mapping[Pathlike, bytes]) -> None:
+    """Write files, all of them or, where one does not fit, none.
+
+    Raises:
+        OutputError: one cannot be written; what was there before still is.
+    """
+    staged: list[tuple[Path, str]] = []
+    path: Pathlike = ""
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        _copy_mode(target, temporary)
-        os.replace(temporary, target)
-        temporary = None
+        for path, content in contents.items():
+            target = Path(path)
+            if target.exists() and not target.is_file():
+                _write_to_device(target, content)
+                continue
+            handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
+            staged.append((target, temporary))
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+            _copy_mode(target, temporary)
+        while staged:
+            path, temporary = staged[0]
+            os.replace(temporary, path)
+            staged.pop(0)
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror or error}", path=path) from error
     finally:
-        if temporary is not None:
+        for _, temporary in staged:
             Path(temporary).unlink(missing_ok=True)
 
 

@@ -42,12 +42,28 @@ def write_svg(dot_source: str, path: str) -> str:
     Raises:
         OutputError: the file cannot be written, or the program failed.
     """
+    target, content = draw_svg(dot_source, path)
+    write_file(target, content)
+    note_missing(path)
+    return target
+
+
+def draw_svg(dot_source: str, path: str) -> tuple[str, bytes]:
+    """What `write_svg` would write, and into which file.
+
+    Raises:
+        OutputError: the program failed.
+    """
     target = picture_target(path)
     if target != path:
-        write_file(target, dot_source.encode())
-        note(f"dtrdiag: no program `{DOT_PROGRAM}`: wrote {target}; {GET_PICTURES}")
-        return target
+        return target, dot_source.encode()
     with tempfile.TemporaryDirectory(prefix="dtrdiag-") as folder:
         drawn = write_picture(dot_source, Path(folder) / "picture.svg")
-        write_file(path, drawn.path.read_bytes())
-    return path
+        return path, drawn.path.read_bytes()
+
+
+def note_missing(path: str) -> None:
+    """Say what was written instead of a picture, if it was, and how to get pictures."""
+    target = picture_target(path)
+    if target != path:
+        note(f"dtrdiag: no program `{DOT_PROGRAM}`: wrote {target}; {GET_PICTURES}")

@@ -130,7 +130,8 @@ class TraceBuilder:
         for index in mutated:
             if not 0 <= index < len(args):
                 raise self.error(
-                    f"MUTATE index {shown(index)} out of range: {shown(name)} has {len(args)} arguments"
+                    f"MUTATE index {shown(index)} out of range: {shown(name)} has {len(args)} "
+                    "arguments"
                 )
         inputs = [self._lookup(arg) for arg in args]
         sizes = [self._size[self._storage[inputs[index]]] for index in mutated]
@@ -220,7 +221,8 @@ class TraceBuilder:
         """Refuse an alias of an argument that is not there."""
         if not -1 <= alias < arguments:
             raise self.error(
-                f"ALIAS {shown(alias)} of {shown(name)} out of range: the call has {arguments} arguments"
+                f"ALIAS {shown(alias)} of {shown(name)} out of range: "
+                f"the call has {arguments} arguments"
             )
 
     def error(self, what: str) -> TraceError:

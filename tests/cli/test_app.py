@@ -123,7 +123,7 @@ def test_a_full_disk_behind_standard_output_is_told(here):
             check=False,
         )
     assert done.returncode == 2
-    assert done.stderr == "dtrdiag: error: No space left on device\n"
+    assert done.stderr == "dtrdiag: error: No space left on device (standard output)\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals differ")
@@ -186,3 +186,74 @@ def test_a_terminal_without_the_characters_gets_others(here):
     done = subprocess.run(oom, env=environment, capture_output=True, check=True)
     assert done.stderr == b""
     assert b"Out of memory at op 44" in done.stdout.decode("ascii").encode()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such redirections")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["run", "chain-64", "-r", "0.5", "-o", "x.jsonl"], 0, "chain-64 under dtr"),
+        (["--help"], 0, "Usage: dtrdiag"),
+        (["--version"], 0, __version__),
+        (["run", "nope"], 2, "unknown trace"),
+        (["run", "nope", "--debug"], 2, "Traceback"),
+    ],
+)
+def test_a_stream_that_is_closed_gets_nothing(here, closed, arguments, status, told):
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *PROGRAM, *arguments]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    is_error = status != 0
+    assert (told in done.stdout) == (not is_error and closed == "2>&-")
+    assert (told in done.stderr) == (is_error and closed == ">&-")
+    assert done.stdout == "" or closed == "2>&-"
+    assert done.stderr == "" or (is_error and closed == ">&-")
+    for log in here.glob("*.jsonl"):
+        assert told.encode() not in log.read_bytes()
+
+
+class _Interrupting:
+    """An import system in which the user presses Ctrl-C while a module is loaded."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "dtrdiag.cli.app":
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_modules_are_loaded_is_one_line(dtrdiag, monkeypatch):
+    monkeypatch.delitem(sys.modules, "dtrdiag.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [_Interrupting(), *sys.meta_path])
+    answer = dtrdiag("doctor")
+    assert (answer.status, answer.out, answer.err) == (130, "", "dtrdiag: interrupted\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals differ")
+def test_workers_end_with_a_sweep_that_is_killed(here):
+    sweep = ["sweep", "recurrent-16", "--ratios", "0.3:0.9:0.0005", "-j", "2", "-o", "kept"]
+    process = subprocess.Popen([*PROGRAM, *sweep], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for _ in range(600):
+        if list(here.glob("kept/*.sweep.json")) or process.poll() is not None:
+            break
+        time.sleep(0.05)
+    process.kill()
+    # The pipes are the workers' too: they end when the last of them does.
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (-signal.SIGKILL, b"")
+    assert b"Traceback" not in err
+
+
+def test_a_line_is_printable_and_not_endless(dtrdiag, monkeypatch):
+    _raising(monkeypatch, UsageError("a\x1b[31m\u202e" + "b" * 9999, path="p" * 9999, line=7))
+    line = dtrdiag("doctor").one_line()
+    assert line.startswith(r"a\x1b[31m\u202ebbb")
+    assert line.endswith("p:7)")
+    assert line.isprintable()
+    assert len(line) <= 600
+
+
+def test_a_traceback_is_printable(dtrdiag, monkeypatch):
+    _raising(monkeypatch, ValueError("\x1b[31m"))
+    err = dtrdiag("doctor", "--debug").err
+    assert r"\x1b[31m" in err
+    assert "\x1b" not in err

@@ -3,7 +3,8 @@ import stat
 
 import pytest
 
-from dtrdiag.cli.output import check_outputs, write_file
+from dtrdiag.cli import output
+from dtrdiag.cli.output import check_outputs, write_file, write_files
 from dtrdiag.errors import OutputError
 
 
@@ -55,3 +56,17 @@ def test_outputs_are_checked(here):
     ]:
         with pytest.raises(OutputError, match=why):
             check_outputs(paths, force)
+
+
+def test_files_that_belong_together_are_all_written_or_none(here, monkeypatch):
+    (here / "a.txt").write_bytes(b"old")
+
+    def fail(target, temporary):
+        if target.name == "b.txt":
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(output, "_copy_mode", fail)
+    with pytest.raises(OutputError, match=r"No space left on device \(b.txt\)"):
+        write_files({"a.txt": b"new", "b.txt": b"new"})
+    assert [path.name for path in here.iterdir()] == ["a.txt"]
+    assert (here / "a.txt").read_bytes() == b"old"

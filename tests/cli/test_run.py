@@ -1,4 +1,5 @@
 import hashlib
+import os
 
 import pytest
 
@@ -187,3 +188,62 @@ def test_a_policy_file_that_is_not_python_by_name(refuses, here):
 
 def test_a_policy_file_that_is_missing(refuses):
     assert refuses("run", "chain-64", "--policy-file", "gone.py") == "no such file (gone.py)"
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_run_that_cannot_begin_leaves_the_files_as_they_were(refuses, here, force):
+    if force:
+        (here / "x.jsonl").write_text("mine")
+    refuses("run", "chain-64", "-r", "1e300", "-o", "x.jsonl", *force)
+    assert [path.name for path in here.iterdir()] == ["x.jsonl"] * len(force)
+
+
+EVIL = """
+class Own(BaseException):
+    pass
+
+class Mute(Exception):
+    def __str__(self):
+        raise Own
+
+class Long(Exception):
+    def __str__(self):
+        return "x" * 9999
+"""
+RAISED = {
+    "raise Own('no')": "Own: no",
+    "raise GeneratorExit": "GeneratorExit:",
+    "raise SystemExit(0)": "SystemExit: 0",
+    "raise SystemExit('a\\x1b[31m')": r"SystemExit: a\x1b[31m",
+    "raise ValueError('a\\nb\\x1b[31m')": r"ValueError: a b\x1b[31m",
+    "raise Mute": "Mute: (its message cannot be shown)",
+    "raise Long": "Long: xxx",
+}
+
+
+@pytest.mark.parametrize(("statement", "why"), RAISED.items(), ids=RAISED)
+def test_whatever_a_policy_file_raises_is_one_line(refuses, here, statement, why):
+    (here / "import.py").write_text(f"{EVIL}\n{statement}\n")
+    score = f"{POLICIES.replace('    return', f'    {statement}; return')}"
+    (here / "score.py").write_text(EVIL + score)
+    late = score.replace(f"{statement}; return Quotient(pool.compute_ns", "return Quotient(late()")
+    (here / "late.py").write_text(f"{EVIL}{late}\n\ndef late():\n    yield 1\n    {statement}\n")
+    for file in ("import.py", "score.py", "late.py"):
+        line = refuses("run", "chain-64", "--policy-file", file, "-r", "0.2", "-o", "x.jsonl")
+        assert why in line
+        assert f"({file}:" in line
+        assert len(line) <= 600
+        assert line.isprintable()
+
+
+def test_an_interrupt_in_a_policy_is_an_interrupt(dtrdiag, here):
+    (here / "mine.py").write_text(POLICIES.replace("return Q", "raise KeyboardInterrupt; return Q"))
+    answer = dtrdiag("run", "chain-64", "--policy-file", "mine.py", "-r", "0.2")
+    assert (answer.status, answer.err) == (130, "dtrdiag: interrupted\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_log_on_a_full_disk_is_told_by_its_writer(dtrdiag):
+    answer = dtrdiag("run", "recurrent-16", "-r", "0.55", "-o", "/dev/full", "--force")
+    assert answer.one_line() == "cannot be written: No space left on device (/dev/full)"
+    assert answer.status == 2

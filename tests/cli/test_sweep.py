@@ -242,3 +242,10 @@ def test_nothing_temporary_stays(answers, here):
 )
 def test_grids_that_are_refused(refuses, options, why):
     assert why in refuses("sweep", "chain-64", *options, "-o", "kept")
+
+
+def test_a_policy_file_that_fails_in_workers_alone_is_told_as_such(refuses, here):
+    source = "import multiprocessing\nif multiprocessing.parent_process(): raise SystemExit(0)\n"
+    (here / "mine.py").write_text(source + POLICIES)
+    line = refuses(*GRID, "--policy-file", "mine.py", "-j", 2)
+    assert line == "the policy file failed: SystemExit: 0 (mine.py:2)"

@@ -112,3 +112,10 @@ def test_a_range_equals_its_points_written_out(start, points, step, digits):
 def test_ranges_that_are_refused(text, why):
     with pytest.raises(UsageError, match=why):
         parse_many(text, parse_ratio, "--ratios")
+
+
+@pytest.mark.parametrize("text", ["1e-300:1e300:1e-300", "0.5:0." + "4" * 999 + ":0.1"])
+def test_a_message_is_short_whatever_the_option_says(text):
+    with pytest.raises(UsageError) as raised:
+        parse_many(text, parse_ratio, "--ratios")
+    assert len(str(raised.value)) < 200

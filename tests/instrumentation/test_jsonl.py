@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -224,3 +225,51 @@ def test_the_bare_name_is_refused():
     )
     assert done.returncode == 1
     assert "ImportError: import dtrdiag.instrumentation, not instrumentation" in done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("events", [0, 1, 20])
+def test_a_log_that_fails_to_replace_another_leaves_it(tmp_path, name, events):
+    old = write(tmp_path / name)
+    with pytest.raises(ZeroDivisionError):
+        write(tmp_path / name, failing(EVENTS[:events]), force=True)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == old
+
+
+@pytest.mark.parametrize("events", [0, 1])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_log_with_nothing_beyond_its_header_is_not_kept_after_an_error(tmp_path, events, force):
+    with pytest.raises(ZeroDivisionError):
+        write(tmp_path / "run.jsonl", failing(EVENTS[:events]), force=force)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_replaced_log_keeps_its_permissions_and_the_link_to_it(tmp_path):
+    path, link = tmp_path / "run.jsonl", tmp_path / "link.jsonl"
+    path.write_text("old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    write(link, force=True)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert read_events(path) == EVENTS
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+class Full(FileIO):
+    """A file on a disk that is full."""
+
+    def write(self, data):
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("old", [None, b"old"])
+def test_on_a_full_disk_nothing_is_left_but_what_was_there(tmp_path, monkeypatch, old):
+    path = tmp_path / "run.jsonl"
+    if old is not None:
+        path.write_bytes(old)
+    monkeypatch.setattr("dtrdiag.instrumentation.jsonl.FileIO", Full)
+    with pytest.raises(OutputError, match=r"cannot be written: No space left .*run.jsonl\)"):
+        write(path, force=old is not None)
+    assert [kept.read_bytes() for kept in tmp_path.iterdir()] == [old] * (old is not None)

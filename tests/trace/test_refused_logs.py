@@ -229,3 +229,32 @@ def test_every_refusal_is_a_fault_of_the_input():
     error = refused(b"?")
     assert isinstance(error, DtrdiagError)
     assert error.exit_status == 2
+
+
+LONG = "n" * 5000
+DEEP = "[" * 1000 + "]" * 1000
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [json.dumps({"INSTRUCTION": LONG})],
+        [json.dumps(call(NAME=LONG, RESULT=[]))],
+        [json.dumps(call(ARGS=[LONG])), json.dumps(memory()), json.dumps(alias())],
+        [json.dumps(call(ARGS=[LONG] * 50 + [1]))],
+        [json.dumps(call(RESULT=[LONG]))],
+        [json.dumps(call()), json.dumps(memory(name=LONG))],
+        [json.dumps(call(TIME=1e308)), json.dumps(memory()), json.dumps(alias())],
+        [json.dumps(call()), json.dumps(memory(1e308))],
+        [json.dumps(mutate(MUTATE=[1e308]))],
+        [f'{{"INSTRUCTION":{DEEP}}}'],
+        [f'{{"INSTRUCTION":"CALL","NAME":{DEEP},"ARGS":[],"RESULT":["y"],"TIME":"5"}}'],
+        [f'{{"INSTRUCTION":"CALL","NAME":"f","ARGS":{DEEP},"RESULT":["y"],"TIME":"5"}}'],
+        [f'{{"INSTRUCTION":"CALL","NAME":"f","ARGS":[],"RESULT":["y"],"TIME":{DEEP}}}'],
+    ],
+)
+def test_a_message_is_short_whatever_the_log_says(lines):
+    content = "\n".join([*map(json.dumps, X), *lines]).encode()
+    with pytest.raises(TraceError) as raised:
+        parse_dtr_log(content, name="x")
+    assert len(str(raised.value)) < 400
