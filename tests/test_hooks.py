@@ -70,7 +70,7 @@ def test_a_wrong_subscription_is_refused_at_once(subscriber, kinds, complaint):
     assert set(hooks.by_kind) == set(EVENT_TYPES)
 
 
-class Mute(Exception):
+class MuteError(Exception):
     """An exception that cannot be shown."""
 
     def __str__(self):
@@ -79,9 +79,9 @@ class Mute(Exception):
 
 def test_a_subscriber_whose_error_cannot_be_shown_is_named_by_its_kind():
     def fail(event):
-        raise Mute
+        raise MuteError
 
     hooks = Hooks()
     hooks.subscribe(fail)
-    with pytest.raises(SubscriberError, match="Mute, whose message cannot be shown"):
+    with pytest.raises(SubscriberError, match="MuteError, whose message cannot be shown"):
         Emitter(hooks)(EVENT_TYPES["pin"], *range(8))

@@ -229,7 +229,7 @@ def test_whatever_a_policy_file_raises_is_one_line(refuses, here, statement, why
     late = score.replace(f"{statement}; return Quotient(pool.compute_ns", "return Quotient(late()")
     (here / "late.py").write_text(f"{EVIL}{late}\n\ndef late():\n    yield 1\n    {statement}\n")
     for file in ("import.py", "score.py", "late.py"):
-        line = refuses("run", "chain-64", "--policy-file", file, "-r", "0.2", "-o", "x.jsonl")
+        line = refuses("run", "chain-64", "--policy-file", file, "-r", "0.2")
         assert why in line
         assert f"({file}:" in line
         assert len(line) <= 600
