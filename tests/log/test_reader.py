@@ -74,8 +74,8 @@ def test_a_log_is_not_called_complete_before_it_was_read():
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("run.jsonl.gz", gzip.compress(TEXT)),
-        ("run.jsonl.gz", gzip.compress(TEXT[:3000]) + gzip.compress(TEXT[3000:])),
+        ("run.jsonl.gz", gzip.compress(TEXT, mtime=0)),
+        ("run.jsonl.gz", gzip.compress(TEXT[:3000], mtime=0) + gzip.compress(TEXT[3000:])),
         ("run.jsonl.zst", zst(TEXT)),
         ("run.jsonl.zst", zst(TEXT[:3000]) + zst(TEXT[3000:])),
         ("run.log", TEXT.replace(b"\n", b"\r\n")),
