@@ -84,4 +84,4 @@ def test_a_subscriber_whose_error_cannot_be_shown_is_named_by_its_kind():
     hooks = Hooks()
     hooks.subscribe(fail)
     with pytest.raises(SubscriberError, match="MuteError, whose message cannot be shown"):
-        Emitter(hooks)(EVENT_TYPES["pin"], *range(8))
+        Emitter(hooks)(EVENT_TYPES["pin"], *range(4))
