@@ -81,7 +81,10 @@ class RunDiff:
         """
         if self.a.overhead is None or self.b.overhead is None:
             return None
-        low, high = sorted((self.a, self.b), key=lambda run: run.overhead or 0.0)
+        # Of equal ones, that of a run which was stopped could still have grown: it is the larger.
+        low, high = sorted(
+            (self.a, self.b), key=lambda run: (run.overhead or 0.0, run.outcome != "ok")
+        )
         if low.outcome != "ok":
             return UNKNOWN
         return EXACT if high.outcome == "ok" else LOWER_BOUND

@@ -29,21 +29,24 @@ def split_header(events: Iterable[Event]) -> tuple[RunHeader, Iterator[Event]]:
 def require_same_trace(a: RunHeader, b: RunHeader) -> None:
     """Refuse two runs of different traces: their ids would name different things.
 
-    Digests decide where both headers have one. Otherwise the counts of ops and tensors must agree
-    where both are known; names are no evidence, since files are renamed.
+    Digests decide where both headers have one, whatever the names, since files are renamed.
+    Otherwise the names must be the same, and the counts of ops and tensors where both are known.
 
     Raises:
-        AnalysisError: the traces differ; the message names both.
+        AnalysisError: the traces differ, or nothing says that they are the same; the message names
+            both.
     """
+    both = f"{_trace_words(a)} and {_trace_words(b)}"
     if a.trace_sha256 is not None and b.trace_sha256 is not None:
-        differ = a.trace_sha256 != b.trace_sha256
-    else:
-        differ = _contradict(a.trace_ops, b.trace_ops) or _contradict(
-            a.trace_tensors, b.trace_tensors
-        )
-    if differ:
+        if a.trace_sha256 != b.trace_sha256:
+            raise AnalysisError(f"the runs are of different traces: {both}")
+        return
+    if _contradict(a.trace_ops, b.trace_ops) or _contradict(a.trace_tensors, b.trace_tensors):
+        raise AnalysisError(f"the runs are of different traces: {both}")
+    if a.trace_name != b.trace_name:
         raise AnalysisError(
-            f"the runs are of different traces: {_trace_words(a)} and {_trace_words(b)}"
+            "the runs are of traces with different names, and no two digests say that they are "
+            f"the same: {both}"
         )
 
 

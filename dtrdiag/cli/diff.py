@@ -13,6 +13,7 @@ from dtrdiag.cli.options import Json, Rules, takes_rules
 from dtrdiag.cli.output import note, print_json, print_sentences, print_table
 from dtrdiag.cli.sources import OpenRun, RunOptions, is_event_log, opened_run
 from dtrdiag.errors import UsageError
+from dtrdiag.rendering.replays import problem_words
 from dtrdiag.rendering.tables import operators_table, sets_table
 from dtrdiag.rendering.words import diff_words
 
@@ -55,7 +56,8 @@ def diff(
         found = diff_runs(a.log, b.log)
         for opened in (a, b):
             if opened.log.problem is not None:
-                note(f"dtrdiag: {opened.log.path} is incomplete: it {opened.log.problem}")
+                problem = problem_words(opened.log.problem)
+                note(f"dtrdiag: {opened.log.path} is incomplete: it {problem}")
         if json:
             print_json(_document(found, a, b))
             return

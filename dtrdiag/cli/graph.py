@@ -20,16 +20,14 @@ from dtrdiag.cli.options import (
     takes_rules,
 )
 from dtrdiag.cli.output import check_outputs, print_json, print_sentences, print_table, write_file
-from dtrdiag.cli.pictures import picture_target, write_svg
+from dtrdiag.cli.pictures import draw_svg, picture_target, text_instead, write_drawing
 from dtrdiag.cli.sources import RunOptions, opened_run
 from dtrdiag.errors import UsageError
-from dtrdiag.rendering.dot import graph_dot
+from dtrdiag.rendering.dot import DRAWN_EDGES, graph_dot
 from dtrdiag.rendering.graphml import graphml
 from dtrdiag.rendering.replays import graph_document, graph_words, residency_table
 
 SUFFIXES = (".dot", ".svg", ".graphml")
-MAX_DRAWN = 1500
-"""Storages that `dot` lays out in a minute or so."""
 
 
 @takes_rules
@@ -61,7 +59,7 @@ def graph(
         found = dependency_graph(opened.log, at)
     if around is not None:
         found = neighbourhood(found, around, 2 if hops is None else hops)
-    written = None if output is None else _write(found, output)
+    written = None if output is None else _write(found, output, force)
     if json:
         print_json(graph_document(found))
         return
@@ -88,7 +86,7 @@ def _check(
     check_outputs([picture_target(output) if suffix == ".svg" else output], force)
 
 
-def _write(found: nx.MultiDiGraph[Any], output: str) -> str:
+def _write(found: nx.MultiDiGraph[Any], output: str, force: bool) -> str:
     suffix = Path(output).suffix
     if suffix == ".graphml":
         write_file(output, graphml(found))
@@ -96,10 +94,9 @@ def _write(found: nx.MultiDiGraph[Any], output: str) -> str:
     if suffix == ".dot":
         write_file(output, graph_dot(found).encode())
         return output
-    if len(found) > MAX_DRAWN:
-        raise UsageError(
-            f"{len(found):,} storages are too many to draw: choose --around STORAGE, or write .dot "
-            "or .graphml",
-            path=output,
-        )
-    return write_svg(graph_dot(found), output)
+    edges = found.number_of_edges()
+    if edges > DRAWN_EDGES:
+        why = f"{edges:,} edges are too many to draw (more than {DRAWN_EDGES:,})"
+        advice = "; take --around STORAGE --hops N, or write .graphml for a graph viewer"
+        return write_drawing(text_instead(graph_dot(found), output, why, advice, force))
+    return write_drawing(draw_svg(graph_dot(found), output, force))

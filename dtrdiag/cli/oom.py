@@ -18,12 +18,12 @@ from dtrdiag.cli.options import (
     takes_rules,
 )
 from dtrdiag.cli.output import Pathlike, print_json, print_sentences, print_table, write_files
-from dtrdiag.cli.pictures import check_pictures, draw_svg, note_missing
+from dtrdiag.cli.pictures import check_pictures, draw_svg, note_drawing
 from dtrdiag.cli.sources import RunOptions, opened_run
 from dtrdiag.rendering.dot import frontier_dot
 from dtrdiag.rendering.graphml import frontier_graph, graphml
 from dtrdiag.rendering.tables import frontier_table, state_table
-from dtrdiag.rendering.words import frontier_words
+from dtrdiag.rendering.words import frontier_words, stack_words
 
 
 @takes_rules
@@ -57,30 +57,36 @@ def oom(
     check_pictures(dot, svg, graphml_file, force)
     with opened_run(run, RunOptions(policy, ratio, budget, rules)) as opened:
         frontier = pinned_frontier(opened.log)
-    written = _write(frontier, expand, dot, svg, graphml_file)
+    written = _write(frontier, expand, dot, svg, graphml_file, force)
     if json:
         print_json(frontier_document(frontier))
         return
     print_sentences(frontier_words(frontier))
     print_table(state_table(frontier))
     print_table(frontier_table(frontier, expand))
+    print_sentences(stack_words(frontier))
     if written:
         print_sentences(["", f"Wrote {', '.join(written)}."])
 
 
 def _write(
-    frontier: Frontier, expand: bool, dot: str | None, svg: str | None, graphml_file: str | None
+    frontier: Frontier,
+    expand: bool,
+    dot: str | None,
+    svg: str | None,
+    graphml_file: str | None,
+    force: bool,
 ) -> list[str]:
     contents: dict[Pathlike, bytes] = {}
+    drawing = None
     source = frontier_dot(frontier, expand) if dot is not None or svg is not None else ""
     if dot is not None:
         contents[dot] = source.encode()
     if svg is not None:
-        target, content = draw_svg(source, svg)
-        contents[target] = content
+        drawing = draw_svg(source, svg, force)
+        contents[drawing.path] = drawing.content
     if graphml_file is not None:
         contents[graphml_file] = graphml(frontier_graph(frontier))
     write_files(contents)
-    if svg is not None:
-        note_missing(svg)
+    note_drawing(drawing)
     return [str(path) for path in contents]

@@ -79,7 +79,9 @@ _RULES: dict[str, Any] = {
     "policy_file": Annotated[
         str | None,
         typer.Option(
-            metavar="FILE.py", help="Python file that registers policies.", show_default=False
+            metavar="FILE.py",
+            help="Python file of policies; if it has but one, that is the default.",
+            show_default=False,
         ),
     ],
 }

@@ -11,17 +11,18 @@ import os
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from dtrdiag.cli.streams import one_line
 from dtrdiag.errors import OutputError
+from dtrdiag.rendering.fitting import fit
 
 PIPE_WIDTH = 200
 """Columns where there is no terminal: tables are not squeezed, since nothing has to fit."""
@@ -35,12 +36,19 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def print_sentences(sentences: Iterable[str]) -> None:
-    """Write sentences to standard output, one a line, wrapped where a terminal is narrow."""
+    """Write sentences to standard output, one a line, wrapped where a width is known.
+
+    Words are not broken, since they may be paths; indented lines, such as commands, are left whole.
+    """
     console = _console()
-    with console.capture() as captured:
-        for sentence in sentences:
-            console.print(Text(sentence), soft_wrap=not console.is_terminal)
-    print(captured.get(), end="")
+    wrapped = console.is_terminal or "COLUMNS" in os.environ
+    for sentence in sentences:
+        lines = [sentence]
+        if wrapped and not sentence.startswith(" "):
+            lines = textwrap.wrap(
+                sentence, console.width, break_long_words=False, break_on_hyphens=False
+            )
+        print("\n".join(lines))
 
 
 def print_table(table: Table) -> None:
@@ -49,11 +57,10 @@ def print_table(table: Table) -> None:
     Where not even its longest words fit side by side, each cell gets a line of its own.
     """
     console = _console()
-    needed = Measurement.get(console, console.options.update(width=PIPE_WIDTH), table).minimum
     # Captured first, because rich ends the program itself when the reader has gone.
     with console.capture() as captured:
         console.print()
-        if needed <= console.width:
+        if fit(table, console.width):
             console.print(table)
         else:
             _print_cells(console, table)

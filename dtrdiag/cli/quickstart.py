@@ -24,7 +24,7 @@ from dtrdiag.cli.grid import Outcome, Outcomes
 from dtrdiag.cli.options import Force, Json
 from dtrdiag.cli.output import print_json, print_sentences, print_table, write_file
 from dtrdiag.cli.ownfolder import OwnFolder
-from dtrdiag.cli.pictures import GET_PICTURES, has_dot, write_svg
+from dtrdiag.cli.pictures import GET_PICTURES, draw_svg, has_dot, write_drawing
 from dtrdiag.cli.sources import at_ratio, load_trace, record
 from dtrdiag.cli.traces import trace_document
 from dtrdiag.errors import AnalysisError
@@ -147,7 +147,7 @@ def _diagnose(
     checks = {path.name: verify(open_log(path)) for path in (works, fails)}
     (made / DOT).write_text(frontier_dot(frontier), encoding="utf-8")
     if has_dot():
-        write_svg(frontier_dot(frontier), str(made / SVG))
+        write_drawing(draw_svg(frontier_dot(frontier), str(made / SVG)))
     commands = _commands(output, pair)
     document = {
         "schema": QUICKSTART_SCHEMA,
@@ -172,7 +172,7 @@ def _diagnose(
         ("A byte too much", [byte, *diff_words(compared)]),
         ("Why it runs out of memory there", frontier_words(frontier)),
         ("The logs, replayed and checked", verdicts),
-        ("Files", _files(output)),
+        ("Files", _files(output, (made / SVG).is_file())),
         ("What to try next", [f"  {command}" for command in commands]),
     ]
     return document, sections
@@ -188,11 +188,11 @@ def _run(config: RunConfig, outcome: Outcome) -> dict[str, Any]:
     return run_document(header, outcome.end, outcome.engine, outcome.simulate_seconds)
 
 
-def _files(output: str) -> list[str]:
+def _files(output: str, drawn: bool) -> list[str]:
     folder = Path(output)
     picture = (
         f"  {folder / SVG}: the pinned frontier, drawn ({DOT} is its source)"
-        if has_dot()
+        if drawn
         else f"  {folder / DOT}: the pinned frontier as DOT; {GET_PICTURES}"
     )
     return [

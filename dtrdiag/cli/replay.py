@@ -66,7 +66,8 @@ def replay(
         document["state"] = state_document(state)
         if not json:
             print_sentences(state_words(state, reader.problem if at is None else None))
-            print_table(pool_table(state))
+            if state.pool:
+                print_table(pool_table(state))
     if json:
         print_json({"schema": REPLAY_SCHEMA, **document})
     if check and not document["ok"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated, Any
 
 import attrs
@@ -11,11 +12,12 @@ import typer
 from dtrdiag.cli.options import Force, Json, TraceArgument
 from dtrdiag.cli.output import print_json, print_sentences, print_table
 from dtrdiag.cli.sources import load_trace, peak_of
-from dtrdiag.files import open_file
+from dtrdiag.files import ARCHIVE_SEPARATOR, open_file
 from dtrdiag.rendering.facts import trace_table, trace_words, traces_table
 from dtrdiag.trace import Trace
 from dtrdiag.trace.catalog import fetch as fetch_archive
 from dtrdiag.trace.catalog import known_traces
+from dtrdiag.trace.public import ARCHIVE_NAME, PUBLIC_TRACES, TRACES_VARIABLE, cache_dir
 
 TRACES_SCHEMA = "dtrdiag.traces/1"
 TRACE_SCHEMA = "dtrdiag.trace/1"
@@ -68,17 +70,36 @@ def fetch(
 ) -> None:
     """Get the public traces, whose content is pinned by SHA-256, into the cache.
 
-    Nothing is downloaded if the cache has them already (unless --force).
+    Nothing is downloaded if the cache or DTRDIAG_TRACES has them already (unless --force or
+    --from).
     """
     if source is not None and os.path.exists(source) and not os.path.isdir(source):
         with open_file(source):
             pass  # a pipe or device is refused: it may wait, or never end
-    archive = fetch_archive(source, force=force)
+    found = None if force or source is not None else _named_place()
+    archive = found or str(fetch_archive(source, force=force))
     names = [entry.name for entry in known_traces() if entry.kind == "public"]
     if json:
-        print_json({"schema": FETCH_SCHEMA, "archive": str(archive), "traces": names})
+        print_json({"schema": FETCH_SCHEMA, "archive": archive, "traces": names})
         return
     print_sentences([f"The public traces are in {archive}: {', '.join(names)}."])
+    if found is not None:
+        print_sentences([f"{TRACES_VARIABLE} leads there, so nothing was fetched."])
+
+
+def _named_place() -> str | None:
+    """The archive or folder of all public traces to which DTRDIAG_TRACES leads; None: to none."""
+    if not os.environ.get(TRACES_VARIABLE):
+        return None
+    sources = [trace.locate() for trace in PUBLIC_TRACES.values()]
+    places = {None if source is None else _place(source) for source in sources}
+    cached = str(cache_dir() / ARCHIVE_NAME)
+    return places.pop() if len(places) == 1 and cached not in places else None
+
+
+def _place(source: str) -> str:
+    archive, separator, _ = source.rpartition(ARCHIVE_SEPARATOR)
+    return archive if separator else str(Path(source).parent)
 
 
 def trace_document(trace: Trace) -> dict[str, Any]:

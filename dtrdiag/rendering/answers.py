@@ -38,7 +38,9 @@ def run_words(run: Document) -> list[str]:
 
 
 def sweep_words(runs: Iterable[Document]) -> list[str]:
-    """The stretches of budgets with the same outcome, a line for each trace and policy.
+    """The outcomes of the budgets tried, a line for each trace and policy.
+
+    Neighbours with the same outcome are told together; of budgets between them nothing is said.
 
     Args:
         runs: `dtrdiag.run/1` documents, those of a trace and policy side by side, in the order of
@@ -46,9 +48,11 @@ def sweep_words(runs: Iterable[Document]) -> list[str]:
     """
     sentences = []
     for (trace, policy), group in groupby(runs, lambda r: (r["trace"]["name"], r["policy"])):
-        by_outcome = groupby(group, lambda r: r["outcome"])
-        stretches = [_stretch(outcome, list(same)) for outcome, same in by_outcome]
-        sentences.append(f"{plain_name(trace)} under {plain_name(policy)}: {', '.join(stretches)}.")
+        same = [list(each) for _, each in groupby(group, lambda r: r["outcome"])]
+        tried = sum(map(len, same))
+        where = "at the budget tried" if tried == 1 else f"at the {tried:,} budgets tried"
+        stretches = ", ".join(_stretch(each) for each in same)
+        sentences.append(f"{plain_name(trace)} under {plain_name(policy)}, {where}: {stretches}.")
     return sentences
 
 
@@ -59,14 +63,17 @@ def sweep_tables(runs: Iterable[Document]) -> Iterator[Table]:
     """
     for (trace, policy), group in groupby(runs, lambda r: (r["trace"]["name"], r["policy"])):
         table = Table(title=Text(f"{plain_name(trace)}, {plain_name(policy)}"))
-        for name in ("ratio", "budget"):
+        rows = list(group)
+        ratios = any(run["ratio"] is not None for run in rows)
+        for name in ("ratio", "budget") if ratios else ("budget",):
             table.add_column(name, justify="right")
         table.add_column("outcome")
         for name in ("overhead", "remats", "evicted for room", "evicted in all"):
             table.add_column(name, justify="right")
-        for run in group:
+        for run in rows:
+            ratio = NOT_KNOWN if run["ratio"] is None else f"{run['ratio']:.12g}"
             table.add_row(
-                NOT_KNOWN if run["ratio"] is None else f"{run['ratio']:.12g}",
+                *([ratio] if ratios else []),
                 NOT_KNOWN if run["budget"] is None else f"{run['budget']:,}",
                 outcome_text(run["outcome"]),
                 overhead_words(run["overhead"]),
@@ -77,9 +84,9 @@ def sweep_tables(runs: Iterable[Document]) -> Iterator[Table]:
         yield table
 
 
-def _stretch(outcome: str, runs: Sequence[Document]) -> str:
-    first, last = _place(runs[0]), _place(runs[-1])
-    return f"{outcome} at {first}" if len(runs) == 1 else f"{outcome} from {first} to {last}"
+def _stretch(runs: Sequence[Document]) -> str:
+    first, last, outcome = _place(runs[0]), _place(runs[-1]), plain_name(runs[0]["outcome"])
+    return f"{outcome} at {first}" if len(runs) == 1 else f"{outcome} at {first} to {last}"
 
 
 def _place(run: Document) -> str:

@@ -6,6 +6,7 @@ SVG or PNG with graphviz's `dot`, if that is installed.
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,10 @@ COLLAPSE_ABOVE = 12
 _HEAD, _TAIL, _HEAVY = 2, 4, 6
 PINNED_SHOWN = 3
 PICTURE_FORMATS = ("svg", "png")
+DRAWN_EDGES = 300
+"""Edges of a dependency graph that `dot` lays out in seconds; twice as many take minutes."""
+DOT_SECONDS = 60
+"""How long `dot` may take."""
 
 _GRAPH = {"fontname": "Helvetica", "fontsize": "11", "labelloc": "t", "nodesep": "0.25"}
 _NODE = {"fontname": "Helvetica", "fontsize": "10", "shape": "box"}
@@ -34,7 +39,7 @@ _EDGE = {"fontname": "Helvetica", "fontsize": "9", "color": "#595959"}
 
 @attrs.frozen
 class Picture:
-    """What `write_picture` wrote: the file, and one line to show if it is not what was asked."""
+    """What `write_picture` wrote, and why it is text instead of what was asked, if it is."""
 
     path: Path
     message: str | None
@@ -100,8 +105,14 @@ def _title(frontier: Frontier) -> tuple[str, ...]:
         f"{both_bytes(frontier.resident_bytes)} in use: "
         f"{short_bytes(frontier.pinned_bytes)} pinned, {short_bytes(frontier.locked_bytes)} "
         f"locked, {short_bytes(frontier.evictable_bytes)} evictable",
-        f"each of {count(frontier.depth, 'pending op')} waits for the one below",
+        _chain_title(frontier.depth),
     )
+
+
+def _chain_title(depth: int) -> str:
+    if depth == 1:
+        return "one op is pending, and waits for room"
+    return f"{depth:,} ops are pending: each waits for the next one down, the last for room"
 
 
 def _groups(stack: Sequence[FrontierStep], expand: bool) -> Iterator[list[FrontierStep]]:
@@ -240,8 +251,8 @@ def write_picture(
 ) -> Picture:
     """Draw DOT source into a file with graphviz's `dot`.
 
-    Without that program the source itself is written beside it, under the same name with the
-    suffix `.dot`, and the picture's `message` says how to get the program.
+    Without that program, or if it takes more than `DOT_SECONDS`, the source itself is written
+    beside it, under the same name with the suffix `.dot`, and the picture's `message` says why.
 
     Args:
         dot_source: as `frontier_dot` and `graph_dot` return it.
@@ -257,21 +268,35 @@ def write_picture(
         known = ", ".join(PICTURE_FORMATS)
         raise OutputError(f"no picture format {picture_format!r}; there are {known}")
     _refuse_existing(path, force)
-    try:
-        picture = graphviz.pipe("dot", picture_format, dot_source.encode(), quiet=True)
-    except graphviz.ExecutableNotFound:
+    picture, message = _draw(dot_source, path, picture_format)
+    if picture is None:
         text_path = path.with_suffix(".dot")
         write_dot(dot_source, text_path, force)
-        message = (
-            f"the program `dot` is missing, so {text_path} was written instead of a picture "
-            "(Debian: apt install graphviz)"
-        )
         return Picture(text_path, message)
-    except graphviz.CalledProcessError as error:
-        said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
-        raise OutputError(f"`dot` failed: {said[0] if said else error}", path=path) from error
-    _write(path, bytes(picture))
+    _write(path, picture)
     return Picture(path, None)
+
+
+def _draw(dot_source: str, path: Path, picture_format: str) -> tuple[bytes | None, str | None]:
+    # Not graphviz.pipe, which cannot give up.
+    command = ["dot", f"-T{picture_format}"]
+    try:
+        done = subprocess.run(
+            command,
+            input=dot_source.encode(),
+            capture_output=True,
+            timeout=DOT_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError:
+        return None, "the program `dot` is missing (Debian: apt install graphviz)"
+    except subprocess.TimeoutExpired:
+        return None, f"the program `dot` did not finish within {DOT_SECONDS} s"
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        why = said[0] if said else f"exit status {done.returncode}"
+        raise OutputError(f"`dot` failed: {plain_name(why, width=200)}", path=path)
+    return done.stdout, None
 
 
 def write_dot(dot_source: str, path: str | Path, force: bool = False) -> Path:

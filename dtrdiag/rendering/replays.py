@@ -14,7 +14,7 @@ from dtrdiag.analyses.graph import STATES
 from dtrdiag.events import Event, encode
 from dtrdiag.log import Problem, Replay, Verification
 from dtrdiag.rendering.palette import look
-from dtrdiag.rendering.units import both_bytes, count, duration, plain_name
+from dtrdiag.rendering.units import LONG_NAME, both_bytes, count, duration, plain_name
 
 POOL_ROWS = 10
 GRAPH_SCHEMA = "dtrdiag.graph/1"
@@ -77,13 +77,10 @@ def state_words(state: Replay, problem: str | None) -> list[str]:
         header = state.header
         words.append(f"A run of {plain_name(header.trace_name)} under {plain_name(header.policy)}.")
     if problem is not None:
-        words.append(f"The log is incomplete: it {problem}.")
-    pinned = sum(state.size_bytes[storage] for storage in state.pins if storage in state.resident)
-    pool = sum(state.size_bytes[storage] for storage in state.pool)
+        words.append(f"The log is incomplete: it {problem_words(problem)}.")
     words += [
         f"After event {state.seq}, at {duration(state.clock_ns)}, {both_bytes(state.memory_bytes)} "
-        f"are in use by {count(len(state.resident), 'storage')}: "
-        f"{both_bytes(pinned)} pinned, {both_bytes(pool)} evictable.",
+        f"are in use by {count(len(state.resident), 'storage')}: {_parts(state)}.",
         f"{count(state.tally.computes, 'op')} ran for the first time, and "
         f"{count(state.tally.remats, 'rematerialisation')} took place.",
     ]
@@ -93,8 +90,31 @@ def state_words(state: Replay, problem: str | None) -> list[str]:
             for frame in state.pending[-4:]
         )
         more = "... > " if len(state.pending) > 4 else ""
-        words.append(f"{count(len(state.pending), 'op')} are pending: {more}{chain}.")
+        are = "is" if len(state.pending) == 1 else "are"
+        words.append(f"{count(len(state.pending), 'op')} {are} pending: {more}{chain}.")
     return words
+
+
+def problem_words(problem: str) -> str:
+    """What is said of an incomplete log after "it": `LogReader.problem` with a verb."""
+    return f"is {problem}" if problem.startswith("cut") else problem
+
+
+def _parts(state: Replay) -> str:
+    """The bytes in use by state; they add up."""
+    pinned, locked, pool = (
+        sum(state.size_bytes[storage] for storage in storages)
+        for storages in (
+            [storage for storage in state.pins if storage in state.resident],
+            [s for s in state.locks if s in state.resident and s not in state.pins],
+            state.pool,
+        )
+    )
+    words = f"{both_bytes(pinned)} pinned, {both_bytes(locked)} locked"
+    rest = state.memory_bytes - pinned - locked - pool
+    if rest:
+        words += f", {both_bytes(rest)} in no storage"
+    return words + (f", {both_bytes(pool)} evictable" if state.pool else "; nothing is evictable")
 
 
 def pool_table(state: Replay) -> Table:
@@ -102,11 +122,12 @@ def pool_table(state: Replay) -> Table:
     title = f"pool: {count(len(state.pool), 'evictable storage')}"
     table = Table(title=title)
     table.add_column("storage", justify="right")
-    table.add_column("of")
+    table.add_column("of", overflow="fold")
     table.add_column("bytes", justify="right")
     for storage in list(state.pool)[:POOL_ROWS]:
         name = state.ops[state.producer[state.tensors_of[storage][0]]].name
-        table.add_row(str(storage), Text(plain_name(name)), f"{state.size_bytes[storage]:,}")
+        size = f"{state.size_bytes[storage]:,}"
+        table.add_row(str(storage), Text(plain_name(name, LONG_NAME)), size)
     if len(state.pool) > POOL_ROWS:
         table.add_row("...", f"{len(state.pool) - POOL_ROWS:,} more", "")
     return table

@@ -17,8 +17,10 @@ from dtrdiag.analyses.frontier import Frontier, FrontierStep
 from dtrdiag.analyses.sets import EvictionSets
 from dtrdiag.rendering.palette import OUTCOME_STYLES, look
 from dtrdiag.rendering.units import (
+    LONG_NAME,
     both_bytes,
     duration,
+    interval_words,
     overhead_words,
     plain_name,
     short_bytes,
@@ -35,7 +37,8 @@ def run_table(run: Document) -> Table:
     Args:
         run: a `dtrdiag.run/1` document.
     """
-    table = Table(title=Text(f"{plain_name(run['trace']['name'])}, {plain_name(run['policy'])}"))
+    name = f"{plain_name(run['trace']['name'])}, {plain_name(run['policy'])}"
+    table = Table(title=Text(name), show_header=False)
     table.add_column("")
     table.add_column("", justify="right")
     for name, value in _run_rows(run):
@@ -47,6 +50,8 @@ def _run_rows(run: Document) -> Iterable[tuple[str, Text | str]]:
     low, high = run["interval"]
     yield "outcome", outcome_text(run["outcome"])
     yield "budget", _budget_words(run)
+    if run["peak"] is not None:
+        yield "peak (ratio 1)", both_bytes(run["peak"])
     yield "deallocation", plain_name(run["dealloc"])
     yield "overhead", overhead_words(run["overhead"])
     yield "cost of rematerialisation", duration(run["remat_cost"])
@@ -54,8 +59,7 @@ def _run_rows(run: Document) -> Iterable[tuple[str, Text | str]]:
     yield "evictions", _cause_words(run["evictions"])
     yield "distinct storages evicted", _cause_words(run["distinct_evicted"])
     yield "largest memory in use", both_bytes(run["max_memory"])
-    bound = "no bound" if high is None else f"{high:,}"
-    yield "same decisions for budgets in", f"[{low:,}, {bound})"
+    yield "same decisions for budgets", interval_words(low, high)
     if run["engine"] is not None:
         yield "engine", run["engine"]
     if run["simulate_seconds"] is not None:
@@ -73,7 +77,7 @@ def _cause_words(counts: Document) -> str:
     causes = [f"{counts[cause]:,} {cause}" for cause in ("pressure", "release")]
     if counts.get("banish"):
         causes.append(f"{counts['banish']:,} banish")
-    return f"{counts['total']:,} ({', '.join(causes)})"
+    return f"{counts['total']:,}: {', '.join(causes)}"
 
 
 def outcome_text(outcome: str) -> Text:
@@ -92,7 +96,7 @@ def frontier_table(frontier: Frontier, expand: bool = False) -> Table:
     table = Table(title=f"pending stack, {frontier.depth:,} deep")
     for name in ("#", "op"):
         table.add_column(name, justify="right")
-    table.add_column("name")
+    table.add_column("name", overflow="fold")
     table.add_column("kind")
     table.add_column("locks", overflow="fold")
     for name in ("held", "added"):
@@ -119,7 +123,10 @@ def _left_out(frontier: Frontier, depth: int, step: FrontierStep) -> bool:
 
 def _add_omitted(table: Table, omitted: int) -> None:
     if omitted:
-        words = Text(f"… {omitted:,} more that add nothing", style=look("omitted").terminal)
+        words = Text(
+            f"… {omitted:,} more that {'adds' if omitted == 1 else 'add'} nothing",
+            style=look("omitted").terminal,
+        )
         table.add_row("", "", words, "", "", "", "")
 
 
@@ -127,7 +134,7 @@ def _add_step(table: Table, depth: int, step: FrontierStep) -> None:
     table.add_row(
         str(depth),
         str(step.op),
-        Text(plain_name(step.name)),
+        Text(plain_name(step.name, LONG_NAME)),
         step.kind,
         " ".join(map(str, step.locks)),
         short_bytes(step.held_bytes),
@@ -180,12 +187,12 @@ def sets_table(sets: EvictionSets) -> Table:
 def operators_table(diff: RunDiff, top: int = 10) -> Table:
     """Cost of rematerialisation by operator name in two runs, the largest difference first."""
     table = Table(title="rematerialisation by operator")
-    table.add_column("operator")
+    table.add_column("operator", overflow="fold")
     for name in ("times in a", "times in b", "cost in a", "cost in b", "b - a"):
         table.add_column(name, justify="right")
     for cost in diff.operators[:top]:
         table.add_row(
-            Text(plain_name(cost.name)),
+            Text(plain_name(cost.name, LONG_NAME)),
             f"{cost.remats_a:,}",
             f"{cost.remats_b:,}",
             duration(cost.cost_a_ns),

@@ -11,6 +11,8 @@ import unicodedata
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 NOT_KNOWN = "-"
+LONG_NAME = 120
+"""Characters of a name in a table, where it may fold."""
 
 
 def short_bytes(size_bytes: int) -> str:
@@ -44,6 +46,17 @@ def both_bytes(size_bytes: int) -> str:
     """
     exact = exact_bytes(size_bytes)
     return exact if abs(size_bytes) < 1024 else f"{exact} ({short_bytes(size_bytes)})"
+
+
+def interval_words(low_bytes: int, high_bytes: int | None) -> str:
+    """A half-open interval of budgets; None: without an upper bound.
+
+    >>> interval_words(1_000, 2_000), interval_words(1_000, None)
+    ('from 1,000 B to below 2,000 B', 'from 1,000 B on')
+    """
+    if high_bytes is None:
+        return f"from {exact_bytes(low_bytes)} on"
+    return f"from {exact_bytes(low_bytes)} to below {exact_bytes(high_bytes)}"
 
 
 def duration(time_ns: int) -> str:

@@ -93,6 +93,16 @@ def _what_would_help(frontier: Frontier) -> list[str]:
     return sentences
 
 
+def stack_words(frontier: Frontier) -> list[str]:
+    """What two columns of the frontier's table say; nothing without a stack."""
+    if not frontier.stack:
+        return []
+    return [
+        "held: what the step locks, pinned storages apart; added: the part of it that no step "
+        "above locks already."
+    ]
+
+
 def diff_words(diff: RunDiff) -> list[str]:
     """Where two runs part and what came of it."""
     sentences = [f"{_run_words('a', diff.a)} {_run_words('b', diff.b)}"]
@@ -120,7 +130,7 @@ def _run_words(side: str, run: RunSummary) -> str:
         "incomplete": "has an incomplete log",
     }.get(run.outcome, f"ended as {plain_name(run.outcome)}")
     return (
-        f"Run {side} ({plain_name(run.header.policy)}, {where}) {ended}, with "
+        f"Run {side}, under {plain_name(run.header.policy)} {where}, {ended}, with "
         f"{count(run.remats, 'rematerialisation')} and overhead {overhead_words(run.overhead)}."
     )
 
@@ -165,30 +175,44 @@ def _fit_words(divergence: Divergence, op: str) -> str:
 
 def _victim_words(decision: Decision) -> str:
     score = "" if decision.score is None else f", score {decision.score:.6g}"
-    return f"storage {decision.storage} ({both_bytes(decision.bytes or 0)}{score})"
+    return f"storage {decision.storage} ({exact_bytes(decision.bytes or 0)}{score})"
 
 
 def _next_words(divergence: Divergence) -> str:
     a = ", ".join(decision.text for decision in (divergence.a, *divergence.a_next))
     b = ", ".join(decision.text for decision in (divergence.b, *divergence.b_next))
-    return f"From there on, a: {a}; b: {b}."
+    return (
+        f"From there on, a: {a}; b: {b} (C computes an op for the first time, R recomputes one, E "
+        "evicts a storage)."
+    )
 
 
 def _overhead_words(diff: RunDiff) -> list[str]:
     factor = diff.overhead_factor
     if factor is None:
         return []
+    if factor == 1:
+        return [_equal_overhead_words(diff)]
     if diff.overhead_factor_is == EXACT:
         return [f"The overheads differ by a factor of {factor:.4f}."]
     if diff.overhead_factor_is == LOWER_BOUND:
         return [
             f"The overheads differ by a factor of at least {factor:.4f}: the larger one is of a "
-            "run that was stopped, and would have grown."
+            "run that did not reach its end, and could have grown."
         ]
     return [
         f"The overheads so far differ by a factor of {factor:.4f}, which says little: the run "
         "with the smaller one did not reach its end."
     ]
+
+
+def _equal_overhead_words(diff: RunDiff) -> str:
+    if diff.overhead_factor_is == EXACT:
+        return "The overheads are equal."
+    if diff.overhead_factor_is == LOWER_BOUND:
+        early = "a" if diff.a.outcome != "ok" else "b"
+        return f"The overheads so far are equal; that of {early}, which did not end, could grow."
+    return "The overheads so far are equal, which says little: neither run reached its end."
 
 
 def _operator_words(diff: RunDiff) -> list[str]:

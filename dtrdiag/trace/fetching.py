@@ -69,7 +69,9 @@ def _get(origin: str, output: str, _pooch: Any) -> None:
     except IsADirectoryError:
         raise InputError("is a directory, not an archive", path=origin) from None
     except OSError as error:  # requests' errors are among them
-        raise InputError(f"cannot get the public traces: {_why(error)}", path=origin) from error
+        advice = "; --from FILE takes a copy, and DTRDIAG_TRACES may name one"
+        why = _why(error) + (advice if origin.lower().startswith(_REMOTE) else "")
+        raise InputError(f"cannot get the public traces: {why}", path=origin) from error
     found = pooch.file_hash(output)
     if found != ARCHIVE_SHA256:
         raise InputError(

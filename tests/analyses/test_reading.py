@@ -45,7 +45,7 @@ def test_runs_of_different_traces_are_refused_with_both_digests(analysis, make_h
 def test_without_digests_the_counts_decide_where_both_are_known(make_header):
     known = make_header(trace_ops=5, trace_tensors=7)
     require_same_trace(known, make_header())
-    require_same_trace(known, make_header(trace_ops=5, trace_name="another file name"))
+    require_same_trace(known, make_header(trace_ops=5))
     with pytest.raises(AnalysisError, match="5 ops, 7 tensors"):
         require_same_trace(known, make_header(trace_ops=5, trace_tensors=8))
 
@@ -53,4 +53,21 @@ def test_without_digests_the_counts_decide_where_both_are_known(make_header):
 def test_equal_digests_decide_alone(make_header):
     require_same_trace(
         make_header(trace_sha256="a", trace_ops=5), make_header(trace_sha256="a", trace_ops=6)
+    )
+
+
+@pytest.mark.parametrize("digests", [("a", None), (None, "a"), (None, None)])
+def test_different_names_are_refused_where_no_digests_settle_it(make_header, digests):
+    a, b = (
+        make_header(trace_sha256=digest, trace_name=name)
+        for digest, name in zip(digests, ("one", "two"), strict=True)
+    )
+    with pytest.raises(AnalysisError, match=r"different names.*one.*two"):
+        require_same_trace(a, b)
+
+
+def test_equal_digests_settle_different_names(make_header):
+    require_same_trace(
+        make_header(trace_sha256="a", trace_name="one"),
+        make_header(trace_sha256="a", trace_name="two"),
     )

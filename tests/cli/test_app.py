@@ -257,3 +257,16 @@ def test_a_traceback_is_printable(dtrdiag, monkeypatch):
     err = dtrdiag("doctor", "--debug").err
     assert r"\x1b[31m" in err
     assert "\x1b" not in err
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 100])
+def test_no_number_and_no_name_is_cut_in_a_narrow_terminal(
+    answers, works, fails, monkeypatch, columns
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = answers("oom", fails, "--expand").out + answers("diff", works, fails).out
+    assert "…" not in out
+    words = "".join(out.replace("│", " ").split())
+    assert "sigmoid_backward" in words or "sigmoid_" in words
+    sweep = answers("sweep", "recurrent-16", "--budgets", "1006117915", "-j", 1).out
+    assert "1,006,117,915" in sweep

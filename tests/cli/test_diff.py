@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from dtrdiag.events import FitCheck
@@ -98,7 +100,7 @@ def test_an_incomplete_log_is_told_on_standard_error(dtrdiag, works, fails, here
     assert answer.status == 0
     assert answer.json["b"]["outcome"] == "incomplete"
     assert answer.err.count("\n") == 1
-    assert "cut.jsonl is incomplete" in answer.err
+    assert "cut.jsonl is incomplete: it ends after line" in answer.err
 
 
 @pytest.mark.parametrize(
@@ -118,3 +120,14 @@ def test_an_incomplete_log_is_told_on_standard_error(dtrdiag, works, fails, here
 def test_what_is_refused(refuses, works, fails, small, arguments, why):
     logs = {"WORKS": works, "FAILS": fails, "SMALL": small}
     assert why in refuses("diff", *(logs.get(argument, argument) for argument in arguments))
+
+
+def test_logs_of_other_names_need_digests(answers, refuses, small, here):
+    lines = [json.loads(line) for line in small.read_text().splitlines()]
+    renamed = lines[0] | {"trace_name": "another"}
+    for name, header in (("a.jsonl", renamed), ("b.jsonl", renamed | {"trace_sha256": None})):
+        text = "".join(json.dumps(line) + "\n" for line in (header, *lines[1:]))
+        (here / name).write_text(text)
+    assert answers("diff", small, "a.jsonl", "--json").json["first_divergence"] is None
+    line = refuses("diff", small, "b.jsonl")
+    assert "the runs are of traces with different names, and no two digests say" in line

@@ -4,8 +4,8 @@ import networkx as nx
 import pytest
 
 from dtrdiag.analyses import dependency_graph, neighbourhood
-from dtrdiag.cli import graph as graph_verb
 from dtrdiag.log import open_log
+from dtrdiag.rendering.dot import DRAWN_EDGES
 
 needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
 
@@ -59,9 +59,27 @@ def test_without_dot_the_text_is_written(dtrdiag, small, here, monkeypatch):
     assert [path.name for path in here.iterdir()] == ["a.dot"]
 
 
-def test_a_graph_too_large_to_draw_is_refused(refuses, small, monkeypatch):
-    monkeypatch.setattr(graph_verb, "MAX_DRAWN", 10)
-    assert "too many to draw: choose --around STORAGE" in refuses("graph", small, "-o", "a.svg")
+@needs_dot
+def test_a_graph_too_large_to_draw_is_written_as_text(dtrdiag, answers, fails, here):
+    answer = dtrdiag("graph", fails, "-o", "a.svg")
+    assert answer.status == 0
+    assert answer.err.count("\n") == 1
+    edges = (here / "a.dot").read_text().count("->")
+    assert edges > DRAWN_EDGES
+    assert f"{edges:,} edges are too many to draw" in answer.err
+    assert "wrote a.dot; take --around STORAGE --hops N, or write .graphml" in answer.err
+    assert answer.out.endswith("Wrote a.dot.\n")
+    assert [path.name for path in here.iterdir()] == ["a.dot"]
+    # Again it writes the same, and that is no obstacle.
+    assert dtrdiag("graph", fails, "-o", "a.svg").status == 0
+
+
+@needs_dot
+def test_text_instead_of_a_picture_replaces_nothing(refuses, dtrdiag, fails, here):
+    (here / "a.dot").write_text("mine")
+    assert "exists already; --force replaces it (a.dot)" in refuses("graph", fails, "-o", "a.svg")
+    assert dtrdiag("graph", fails, "-o", "a.svg", "--force").status == 0
+    assert (here / "a.dot").read_text().startswith("digraph")
 
 
 @pytest.mark.parametrize(

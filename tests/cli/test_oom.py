@@ -1,5 +1,6 @@
 import gzip
 import shutil
+import subprocess
 import zipfile
 
 import networkx as nx
@@ -47,6 +48,7 @@ def test_people_get_sentences_and_tables(answers, fails):
     assert "nothing is evictable" in out
     assert "pending stack, 163 deep" in out
     assert "more that add nothing" in out
+    assert out.splitlines()[-1].startswith("held: ")
     assert "more that add nothing" not in answers("oom", fails, "--expand").out
 
 
@@ -111,10 +113,32 @@ def test_without_dot_the_text_replaces_nothing(refuses, fails, here, monkeypatch
 @pytest.mark.parametrize("option", ["--dot", "--svg", "--graphml"])
 def test_files_are_replaced_with_force_alone(answers, refuses, fails, here, option, monkeypatch):
     monkeypatch.setenv("PATH", str(here))
-    (here / "a.dot").write_text("mine")
-    assert "exists already" in refuses("oom", fails, option, "a.dot")
+    name = f"a.{option[2:]}"
+    for path in {name, "a.dot"}:
+        (here / path).write_text("mine")
+    assert "exists already" in refuses("oom", fails, option, name)
     # Before anything is read: the run does not even exist.
-    assert "exists already" in refuses("oom", "gone.jsonl", option, "a.dot")
+    assert "exists already" in refuses("oom", "gone.jsonl", option, name)
+
+
+@pytest.mark.parametrize(
+    ("option", "suffixes"),
+    [
+        ("--dot", [".svg", ".png", ".graphml", ".pdf"]),
+        ("--svg", [".png", ".PNG", ".pdf", ".dot", ".gv", ".graphml", ".json"]),
+        ("--graphml", [".dot", ".svg", ".png"]),
+    ],
+)
+def test_a_name_of_another_format_is_refused(refuses, fails, option, suffixes):
+    for suffix in suffixes:
+        line = refuses("oom", fails, option, f"run{suffix}")
+        assert line.startswith(f"{option} writes ")
+        assert line.endswith(f"which is not what {suffix.lower()} says (run{suffix})")
+
+
+def test_a_name_that_says_no_format_is_taken(answers, fails, here):
+    answers("oom", fails, "--dot", "frontier", "--graphml", "run-0.55")
+    assert (here / "frontier").read_text().startswith("digraph")
 
 
 def test_force_replaces(answers, fails, here):
@@ -125,3 +149,19 @@ def test_force_replaces(answers, fails, here):
 
 def test_one_file_for_two_results_is_refused(refuses, fails):
     assert "is named for two results" in refuses("oom", fails, "--dot", "a", "--graphml", "a")
+
+
+@needs_dot
+def test_a_drawing_that_takes_too_long_leaves_the_text_and_one_line(
+    dtrdiag, fails, here, monkeypatch
+):
+    def hangs(command, **kwargs):
+        raise subprocess.TimeoutExpired(command, kwargs["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", hangs)
+    answer = dtrdiag("oom", fails, "--svg", "a.svg", "--json")
+    assert (answer.status, answer.json["depth"]) == (0, 163)
+    assert answer.err == (
+        "dtrdiag: the program `dot` did not finish within 60 s: wrote a.dot\n"
+    )
+    assert [path.name for path in here.iterdir()] == ["a.dot"]

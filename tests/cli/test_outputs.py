@@ -4,7 +4,7 @@ import stat
 import pytest
 
 from dtrdiag.cli import output
-from dtrdiag.cli.output import check_outputs, write_file, write_files
+from dtrdiag.cli.output import check_outputs, print_sentences, write_file, write_files
 from dtrdiag.errors import OutputError
 
 
@@ -70,3 +70,25 @@ def test_files_that_belong_together_are_all_written_or_none(here, monkeypatch):
         write_files({"a.txt": b"new", "b.txt": b"new"})
     assert [path.name for path in here.iterdir()] == ["a.txt"]
     assert (here / "a.txt").read_bytes() == b"old"
+
+
+LONG = "/a/path/that/is/longer-than/the-line/of/a/narrow/terminal/run.jsonl"
+
+
+def test_sentences_are_wrapped_where_a_width_is_known_and_paths_stay_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    command = "  dtrdiag sweep recurrent-16 -p dtr -p dtr-eq --ratios 0.4:0.9:0.05"
+    sentence = f"The log of the run that was asked for is now in {LONG} to be read."
+    print_sentences(["", sentence, command])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == ""
+    assert lines[-1] == command
+    assert LONG in lines
+    assert " ".join(lines[1:-1]) == sentence
+    assert all(len(line) <= 40 for line in lines[1:-1] if line != LONG)
+
+
+def test_piped_sentences_are_lines_where_no_width_is_known(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_sentences(["many words " * 60 + "."])
+    assert capsys.readouterr().out.count("\n") == 1

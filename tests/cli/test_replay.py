@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_without_options_the_state_is_the_last(answers, fails):
 
 def test_the_state_of_a_cut_log_is_that_at_the_cut(answers, small, here):
     (here / "cut.jsonl").write_bytes(small.read_bytes()[:50_000])
-    assert "The log is incomplete: it cut in line" in answers("replay", "cut.jsonl").out
+    assert "The log is incomplete: it is cut in line" in answers("replay", "cut.jsonl").out
 
 
 def test_a_range_of_events_includes_both_ends(answers, small):
@@ -121,3 +122,32 @@ def test_all_at_once(answers, small):
 )
 def test_events_that_are_not_there(refuses, small, options, why):
     assert why in refuses("replay", small, *options)
+
+
+def _amounts(out, *words):
+    """The bytes that the sentence about memory says of each word."""
+    return [int(re.search(rf"([\d,]+) B[^,;]*? {word}", out)[1].replace(",", "")) for word in words]
+
+
+@pytest.mark.parametrize("at", [700, 2000, 5000])
+def test_the_parts_of_memory_add_up(answers, fails, at):
+    out = answers("replay", fails, "--at", at).out
+    in_use, pinned, locked, evictable = _amounts(out, "are in use", "pinned", "locked", "evictable")
+    assert in_use == pinned + locked + evictable
+
+
+def test_where_nothing_is_evictable_that_is_said_instead_of_a_table(answers, fails):
+    out = answers("replay", fails).out
+    in_use, pinned, locked = _amounts(out, "are in use", "pinned", "locked")
+    assert in_use == pinned + locked
+    assert "locked; nothing is evictable." in out
+    assert "pool" not in out
+
+
+def test_one_pending_op_is_told_in_the_singular(answers, small):
+    seq = next(
+        line["seq"]
+        for line in map(json.loads, small.read_text().splitlines())
+        if line["event"] == "materialise"
+    )
+    assert "1 op is pending: " in answers("replay", small, "--at", seq).out

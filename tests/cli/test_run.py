@@ -53,7 +53,8 @@ def test_people_get_a_sentence_and_a_table(answers):
         "recurrent-16 under dtr, at a budget of 38,956,706 B (37.2 MiB), 0.55 of the peak: it "
         "runs out of memory, after 137 evictions to make room and 129 rematerialisations."
     )
-    assert "[38,883,928, 39,373,096)" in table
+    assert "from 38,883,928 B to below 39,373,096 B" in table
+    assert "70,830,376 B (67.5 MiB)" in table
 
 
 def test_without_a_budget_a_run_is_unlimited(answers):

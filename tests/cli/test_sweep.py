@@ -71,7 +71,8 @@ def test_an_error_in_a_process_is_one_line(refuses, here):
 def test_people_get_the_stretches_and_a_table(answers):
     out = answers("sweep", "recurrent-16", "--ratios", "0.4:0.6:0.05", "-j", 1).out
     assert out.startswith(
-        "recurrent-16 under dtr: oom from 0.4 to 0.45, ok at 0.5, oom at 0.55, ok at 0.6.\n"
+        "recurrent-16 under dtr, at the 5 budgets tried: oom at 0.4 to 0.45, ok at 0.5, oom at "
+        "0.55, ok at 0.6.\n"
     )
     assert "42,498,225" in out
     assert out.endswith("5 of 5 runs were simulated.\n")

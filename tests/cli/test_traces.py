@@ -1,7 +1,11 @@
 import hashlib
 
+import pooch
+import pytest
+
+from dtrdiag.cli import traces
 from dtrdiag.trace.catalog import known_traces, resolve
-from dtrdiag.trace.public import ARCHIVE_NAME
+from dtrdiag.trace.public import ARCHIVE_NAME, PUBLIC_TRACES
 
 
 def test_list_as_json(answers):
@@ -57,3 +61,46 @@ def test_fetch_from_a_local_archive(answers, traces_archive, tmp_path_factory, m
     assert "resnet32" in found["traces"]
     assert answers("traces", "info", "resnet32", "--json").json["ops"] == 509
     assert "The public traces are in" in answers("traces", "fetch").out
+
+
+@pytest.mark.parametrize("shape", ["archive", "folder", "logs"])
+def test_fetch_gets_nothing_where_the_traces_are_found(answers, here, monkeypatch, shape):
+    place = here / "found"
+    place.mkdir()
+    names = [trace.file for trace in PUBLIC_TRACES.values()] if shape == "logs" else [ARCHIVE_NAME]
+    for name in names:
+        (place / name).write_bytes(b"")
+    monkeypatch.setenv("DTRDIAG_TRACES", str(place / names[0] if shape == "archive" else place))
+    monkeypatch.setattr(traces, "fetch_archive", None)
+    where = str(place if shape == "logs" else place / ARCHIVE_NAME)
+    assert answers("traces", "fetch", "--json").json["archive"] == where
+    out = answers("traces", "fetch").out
+    assert f"The public traces are in {where}: " in out
+    assert "DTRDIAG_TRACES leads there, so nothing was fetched." in out
+
+
+@pytest.mark.parametrize("option", [["--force"], ["--from", "gone.zip"]])
+def test_fetch_is_told_to_get_them_all_the_same(answers, here, monkeypatch, option):
+    (here / ARCHIVE_NAME).write_bytes(b"")
+    monkeypatch.setenv("DTRDIAG_TRACES", str(here))
+    monkeypatch.setattr(traces, "fetch_archive", lambda source, force: f"got {source}")
+    assert answers("traces", "fetch", *option, "--json").json["archive"].startswith("got ")
+
+
+def test_fetch_gets_what_is_found_in_part(answers, here, monkeypatch):
+    (here / PUBLIC_TRACES["unet"].file).write_bytes(b"")
+    monkeypatch.setenv("DTRDIAG_TRACES", str(here))
+    monkeypatch.setattr(traces, "fetch_archive", lambda source, force: "got")
+    assert answers("traces", "fetch", "--json").json["archive"] == "got"
+
+
+def test_without_a_network_other_ways_are_named(refuses, tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("DTRDIAG_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+    def fail(self, url, output, known):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", fail)
+    line = refuses("traces", "fetch")
+    assert "cannot get the public traces: no network; --from FILE takes a copy, and " in line
+    assert "DTRDIAG_TRACES may name one" in line

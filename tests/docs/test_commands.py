@@ -42,17 +42,28 @@ def test_all_console_lines_are_commands():
             assert all(line.startswith("$ ") for line in body.splitlines() if line), document
 
 
-@pytest.mark.parametrize("document", [d for d in DOCUMENTS if commands(d)], ids=name_of)
-def test_commands_run_in_order(document, tmp_path, request):
+READ_TOGETHER = [ROOT / "README.md", ROOT / "docs" / "cli.md"]
+"""Whoever has tried the README goes on with the command line, in the same folder."""
+FOLDERS = [
+    READ_TOGETHER,
+    *([d] for d in DOCUMENTS if d not in READ_TOGETHER and commands(d)),
+]
+
+
+@pytest.mark.parametrize(
+    "documents", FOLDERS, ids=lambda documents: "+".join(map(name_of, documents))
+)
+def test_commands_run_in_order(documents, tmp_path, request):
     """In one folder, as a reader would; those on public traces only where these are."""
-    words = " ".join(commands(document)).split()
+    shown = [command for document in documents for command in commands(document)]
+    words = " ".join(shown).split()
     if any(word in PUBLIC_TRACES for word in words):
         try:
             request.getfixturevalue("traces_archive")
             public = True
         except pytest.skip.Exception:
             public = False
-    for command in commands(document):
+    for command in shown:
         if any(word in PUBLIC_TRACES for word in command.split()) and not public:
             continue
         if command == "dtrdiag traces fetch":  # the network; tests/trace has it with a stand-in

@@ -188,10 +188,10 @@ def test_a_format_that_is_not_known_is_refused(tmp_path):
 
 
 def test_a_failing_program_is_one_line(monkeypatch, tmp_path):
-    def fails(*args, **kwargs):
-        raise graphviz.CalledProcessError(1, "dot", stderr=b"Error: syntax\nmore\n")
+    def fails(command, **kwargs):
+        return subprocess.CompletedProcess(command, 1, b"", b"Error: syntax\nmore\n")
 
-    monkeypatch.setattr(graphviz, "pipe", fails)
+    monkeypatch.setattr(subprocess, "run", fails)
     with pytest.raises(OutputError, match=r"`dot` failed: Error: syntax \(.*x.svg\)"):
         dot.write_picture("digraph {", tmp_path / "x.svg")
 
@@ -205,3 +205,21 @@ def test_a_missing_folder_is_refused(tmp_path):
 def test_the_program_takes_the_largest_source_that_a_frontier_makes(make_frontier):
     source = dot.frontier_dot(make_frontier([8] * 300))
     subprocess.run(["dot", "-Tsvg"], input=source.encode(), capture_output=True, check=True)
+
+
+def test_a_program_that_takes_too_long_is_given_up_and_the_source_kept(monkeypatch, tmp_path):
+    def hangs(command, **kwargs):
+        raise subprocess.TimeoutExpired(command, kwargs["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", hangs)
+    written = dot.write_picture("digraph { a }", tmp_path / "x.svg")
+    assert written.path == tmp_path / "x.dot"
+    assert written.path.read_text() == "digraph { a }"
+    assert written.message == f"the program `dot` did not finish within {dot.DOT_SECONDS} s"
+    assert not (tmp_path / "x.svg").exists()
+
+
+def test_the_title_says_who_waits_for_what(make_frontier):
+    assert "one op is pending, and waits for room" in dot.frontier_dot(make_frontier([5]))
+    title = "3 ops are pending: each waits for the next one down, the last for room"
+    assert title in dot.frontier_dot(make_frontier([5, 5, 5]))

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dtrdiag.analyses import summary_document
 from dtrdiag.rendering import tables
-from dtrdiag.rendering.answers import sweep_tables
+from dtrdiag.rendering.answers import sweep_tables, sweep_words
 
 
 def shown(table, width=160):
@@ -22,8 +22,8 @@ def test_a_run_is_shown_with_both_counts_of_its_evictions(make_summary):
     document = summary_document(make_summary(ratio=0.5), "python", 1.25)
     text = shown(tables.run_table(document))
     assert "1,000 B, 0.5 of the peak" in text
-    assert "12 (5 pressure, 7 release)" in text
-    assert "[980, 1,010)" in text
+    assert "12: 5 pressure, 7 release" in text
+    assert "from 980 B to below 1,010 B" in text
     assert "1.5000x" in text
     assert "1.250 s" in text
 
@@ -89,3 +89,39 @@ def test_foreign_names_are_neither_markup_nor_control(
         assert all(line.isprintable() for line in text.splitlines())
         if nasty_name.startswith("["):
             assert nasty_name in text
+
+
+def test_the_peak_is_shown_where_it_is_known(make_summary):
+    document = summary_document(make_summary(peak_bytes=4096))
+    assert "4,096 B" in shown(tables.run_table(document))
+    assert "peak" not in shown(tables.run_table(summary_document(make_summary())))
+
+
+def test_a_run_has_no_empty_header(make_summary):
+    text = shown(tables.run_table(summary_document(make_summary())))
+    assert "outcome" in text.splitlines()[2]
+
+
+def test_a_sweep_of_budgets_has_no_column_of_ratios(make_summary):
+    (table,) = sweep_tables([summary_document(make_summary(budget_bytes=b)) for b in (1000, 1100)])
+    text = shown(table)
+    assert "ratio" not in text
+    rows = [line.split("│") for line in text.splitlines() if line.startswith("│")]
+    assert [row[1].strip() for row in rows] == ["1,000", "1,100"]
+
+
+def test_a_sweep_says_what_was_tried_and_no_more(make_summary):
+    def sweep(*outcomes):
+        ratios = (0.5, 0.52, 0.54)
+        pairs = zip(outcomes, ratios, strict=False)
+        return sweep_words([summary_document(make_summary(o, ratio=r)) for o, r in pairs])
+
+    assert sweep("ok", "ok", "oom") == [
+        "by hand under lru, at the 3 budgets tried: ok at 0.5 to 0.52, oom at 0.54."
+    ]
+    assert sweep("ok") == ["by hand under lru, at the budget tried: ok at 0.5."]
+
+
+def test_one_step_that_is_left_out_adds_nothing(make_frontier):
+    text = shown(tables.frontier_table(make_frontier([1] * 6 + [0] + [1] * 23)))
+    assert "1 more that adds nothing" in text

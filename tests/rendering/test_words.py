@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from dtrdiag.analyses.divergence import Decision
-from dtrdiag.rendering.words import diff_words, divergence_words, frontier_words
+from dtrdiag.rendering.words import diff_words, divergence_words, frontier_words, stack_words
 
 
 def test_a_frontier_is_told_with_exact_bytes(make_frontier):
@@ -97,3 +97,42 @@ def test_foreign_names_cannot_break_a_sentence(nasty_name, make_frontier, make_d
     sentences += diff_words(make_diff(name=nasty_name))
     for sentence in sentences:
         assert sentence.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("outcome_a", "outcome_b", "says"),
+    [
+        ("ok", "ok", "The overheads are equal."),
+        ("ok", "incomplete", "so far are equal; that of b, which did not end, could grow"),
+        ("incomplete", "ok", "so far are equal; that of a, which did not end, could grow"),
+        ("oom", "oom", "so far are equal, which says little: neither run reached its end"),
+    ],
+)
+def test_equal_overheads_are_told_as_such(outcome_a, outcome_b, says, make_diff, make_summary):
+    diff = make_diff(a=make_summary(outcome_a), b=make_summary(outcome_b))
+    text = " ".join(diff_words(diff))
+    assert says in text
+    assert "factor" not in text
+
+
+def test_the_letters_of_decisions_and_the_columns_of_bytes_are_explained(make_diff, make_frontier):
+    text = " ".join(diff_words(make_diff()))
+    assert "(C computes an op for the first time, R recomputes one, E evicts a storage)" in text
+    (line,) = stack_words(make_frontier([5]))
+    assert "held: " in line
+    assert "added: " in line
+    assert stack_words(attrs.evolve(make_frontier([5]), stack=())) == []
+
+
+def test_no_parentheses_in_parentheses(make_diff, fit_divergence):
+    evicts = attrs.evolve(
+        fit_divergence,
+        kind="evict",
+        a=Decision("E 3", 81, "evict", storage=3, bytes=4096, score=0.25),
+        b=Decision("E 5", 81, "evict", storage=5, bytes=8192, score=0.5),
+    )
+    for sentence in diff_words(make_diff(divergence=evicts)):
+        depth = 0
+        for char in sentence:
+            depth += (char == "(") - (char == ")")
+            assert depth in (0, 1), sentence

@@ -358,7 +358,7 @@ class TestCommand:
         path = tmp_path / "c.log"
         path.write_bytes(b"precious")
         assert main([*self.ARGUMENTS, str(path)]) == 2
-        text = f"dtrdiag: error: exists already; --force overwrites it ({path})\n"
+        text = f"dtrdiag: error: exists already; --force replaces it ({path})\n"
         assert capsys.readouterr() == ("", text)
         assert path.read_bytes() == b"precious"
         assert main([*self.ARGUMENTS, str(path), "--force"]) == 0

@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="compressed if *.gz"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite FILE")
+    parser.add_argument("--force", action="store_true", help="replace FILE")
     return parser
 
 
@@ -53,7 +53,7 @@ def _write(path: Path, content: bytes, *, force: bool) -> None:
         with path.open("wb" if force else "xb") as stream:
             stream.write(content)
     except FileExistsError:
-        raise OutputError("exists already; --force overwrites it", path=path) from None
+        raise OutputError("exists already; --force replaces it", path=path) from None
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror}", path=path) from error
 

@@ -1,0 +1,60 @@
+"""How wide is each column of a table, so that no number is cut in a narrow terminal?
+
+rich takes width from wide columns first and cuts words that no longer fit. Here each column keeps
+its longest word; only where a column folds (`overflow="fold"`) may words, numbers apart, be broken
+over lines.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rich.cells import cell_len
+from rich.table import Column, Table
+from rich.text import Text
+
+FOLDED = 12
+"""The least width of a column that folds, if it has longer words."""
+_NUMBER = re.compile(r"-?[0-9.,]+x?")
+
+
+def fit(table: Table, width: int) -> bool:
+    """Set the widths of a table's columns; False, with nothing changed, if it does not fit.
+
+    Args:
+        table: with padding of one character a side and a box, as rich makes them by default.
+        width: characters that there are.
+    """
+    columns = table.columns
+    space = width - 3 * len(columns) - 1
+    needs = [_needs(column, table.show_header) for column in columns]
+    if sum(least for least, _ in needs) > space:
+        return False
+    spare = space - sum(least for least, _ in needs)
+    # Those that want little more get it first, so that only the widest ones wrap.
+    order = sorted(range(len(needs)), key=lambda at: needs[at][1] - needs[at][0])
+    for left, at in zip(range(len(order), 0, -1), order, strict=True):
+        least, most = needs[at]
+        more = min(most - least, spare // left)
+        columns[at].width = least + more
+        spare -= more
+    return True
+
+
+def _needs(column: Column, header: bool) -> tuple[int, int]:
+    """The least width that a column can have, and the one at which nothing in it wraps."""
+    cells = [*([column.header] if header else []), *column.cells]
+    lines = [line for cell in cells for line in _plain(cell).splitlines()]
+    words = [word for line in lines for word in line.split()]
+    longest = max(map(cell_len, words), default=1)
+    whole = max(map(cell_len, lines), default=1)
+    if column.no_wrap:
+        return whole, whole
+    if column.overflow == "fold":
+        numbers = max((len(word) for word in words if _NUMBER.fullmatch(word)), default=1)
+        longest = max(numbers, min(longest, FOLDED))
+    return longest, whole
+
+
+def _plain(cell: object) -> str:
+    return cell.plain if isinstance(cell, Text) else str(cell)
