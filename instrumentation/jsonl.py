@@ -177,6 +177,7 @@ class _LogFile:
         self._lines: list[bytes] = []
         self._held_bytes = 0
         self._written_bytes = 0
+        self._header_bytes = 0
         self._temporary: str | None = None
         self._mine = not os.path.exists(path)
         self._raw: FileIO | None = self._open(force)
@@ -194,6 +195,10 @@ class _LogFile:
         self._held_bytes += len(line)
         if self._held_bytes >= FLUSH_BYTES:
             self._pass_on(self._block_mode)
+        elif not self._header_bytes:
+            # At once, so that a compressed log that is cut early still tells what was run.
+            self._pass_on(self._block_mode)
+            self._header_bytes = self._written_bytes
         return len(line)
 
     def flush(self) -> None:
@@ -247,7 +252,7 @@ class _LogFile:
         except OSError as error:
             with suppress(OutputError):
                 self._close_raw()
-            if self._temporary is not None or not self._written_bytes:
+            if self._temporary is not None or self._written_bytes <= self._header_bytes:
                 self._remove()
             raise OutputError(
                 f"cannot be written: {error.strerror or error}", path=self._path

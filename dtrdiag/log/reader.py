@@ -121,6 +121,8 @@ class LogReader:
             if not isinstance(header, RunHeader):
                 raise self._error(f"begins with a {header.kind!r} event, not with 'run'", 1)
             return header
+        if os.path.getsize(self.path):
+            raise self._error("cut before the end of the run header", 1)
         raise self._error("an empty file, not an event log", None)
 
     def _pass_over(self, fields: dict[str, Any], last_seq: int, number: int) -> int:

@@ -111,9 +111,24 @@ def test_a_full_disk_is_one_error_and_the_writer_closes_quietly_after_it(repeats
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
-def test_what_stopped_the_run_is_not_hidden_by_a_full_disk():
+def test_a_full_disk_is_told_at_the_first_event():
+    with pytest.raises(OutputError, match="No space left on device"):
+        write(Path("/dev/full"), EVENTS[:1], force=True)
+
+
+def test_what_stopped_the_run_is_not_hidden_by_a_disk_that_is_full_by_then(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    def breaks_down():
+        with JsonlWriter(tmp_path / "run.jsonl") as writer:
+            for event in EVENTS[:5]:
+                writer(event)
+            monkeypatch.setattr(writer._file, "_write_all", full)
+            raise ZeroDivisionError
+
     with pytest.raises(ZeroDivisionError):
-        write(Path("/dev/full"), failing(EVENTS[:1]), force=True)
+        breaks_down()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -273,3 +288,16 @@ def test_on_a_full_disk_nothing_is_left_but_what_was_there(tmp_path, monkeypatch
     with pytest.raises(OutputError, match=r"cannot be written: No space left .*run.jsonl\)"):
         write(path, force=old is not None)
     assert [kept.read_bytes() for kept in tmp_path.iterdir()] == [old] * (old is not None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_header_reaches_the_file_before_the_first_block_is_full(tmp_path, name):
+    with JsonlWriter(tmp_path / name) as writer:
+        for event in EVENTS[:5]:
+            writer(event)
+        # What a crash at this moment would leave.
+        left = tmp_path / f"left-{name}"
+        left.write_bytes((tmp_path / name).read_bytes())
+    log = open_log(left)
+    assert list(log) == EVENTS[:1]
+    assert not log.complete

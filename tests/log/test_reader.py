@@ -136,7 +136,7 @@ def header_is_whole(path):
     try:
         open_log(path)
     except LogError as error:
-        return not str(error).startswith(("cut in the run header", "an empty file"))
+        return not str(error).startswith(("cut in the run header", "cut before", "an empty file"))
     return True
 
 
