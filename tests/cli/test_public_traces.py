@@ -18,7 +18,7 @@ def test_resnet32_has_an_island_of_failures(answers, resnet32):
     ratios = [0.098, 0.099, 0.1, 0.101, 0.102, 0.103, 0.104, 0.105, 0.106, 0.107, 0.108]
     assert [run["ratio"] for run in runs] == ratios
     assert [run["outcome"] for run in runs] == ["ok"] * 4 + ["oom"] * 5 + ["ok"] * 2
-    assert "ok from 0.098 to 0.101, oom from 0.102 to 0.106, ok from 0.107 to 0.108" in (
+    assert "ok at 0.098 to 0.101, oom at 0.102 to 0.106, ok at 0.107 to 0.108" in (
         answers(*sweep).out
     )
 
