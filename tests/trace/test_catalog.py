@@ -287,8 +287,10 @@ class TestFetch:
         monkeypatch.setattr(pooch, "HTTPDownloader", lambda: fail)
         with pytest.raises(InputError) as raised:
             fetch("https://example.org/x.zip")
-        text = f"cannot get the public traces: {text} (https://example.org/x.zip)"
-        assert str(raised.value) == text
+        assert str(raised.value) == (
+            f"cannot get the public traces: {text}; --from FILE takes a copy, and DTRDIAG_TRACES "
+            "may name one (https://example.org/x.zip)"
+        )
         assert list((tmp_path / "cache").iterdir()) == []
 
     @pytest.mark.parametrize("had", [False, True])
