@@ -140,24 +140,27 @@ def test_banishing_pins_what_was_computed_from_the_dead_storage(trace_of, run):
     assert pins[1] == (2, "banish", banish.seq)
 
 
-def test_a_banished_input_hides_the_next_one_from_the_unlocks(trace_of, run):
-    """Q-live-iteration: b is dead when d is computed, so c, the input after it, stays locked."""
+def test_a_banished_input_hides_the_next_one_from_the_unlocks(trace_of, run, decisions):
+    """Q-live-iteration: once e is back, b is dead; c, the input after it, stays locked."""
     trace = trace_of(
         ("constant", "x", 1),
-        ("call", ["b"], "f", ["x"], 1, [10], [-1]),
-        ("call", ["c"], "f", ["x"], 1, [10], [-1]),
-        ("call", ["e"], "e", ["b"], 1, [1], [-1]),
-        ("call", ["h"], "h", ["x"], 1, [22], [-1]),
+        ("call", ["b"], "f", ["x"], 1, [5], [-1]),
+        ("call", ["c"], "f", ["x"], 1, [5], [-1]),
+        ("call", ["e"], "e", ["b", "c"], 1, [20], [-1]),
+        ("call", ["h"], "h", ["x"], 1, [25], [-1]),
         ("release", "h"),
         ("release", "b"),
-        ("call", ["d"], "g", ["e", "c"], 1, [1], [-1]),
+        ("call", ["d"], "g", ["e"], 1, [1], [-1]),
     )
-    _, events = run(trace, policy="lru", dealloc="banish", budget_bytes=34)
-    banished = [event.storage for event in of_kind(events, "banish")]
-    assert 1 in banished or 4 in banished
-    locks = sum(1 for e in events if e.kind == "lock")
-    unlocks = sum(1 for e in events if e.kind == "unlock")
-    assert unlocks <= locks
+    _, events = run(trace, policy="size", dealloc="banish", budget_bytes=36)
+    assert decisions(events) == "C0 C1 C2 C3 E3 C4 E4 R3 E1 C5"
+    of_op_e = [
+        (e.kind, e.storage, e.locks)
+        for e in events
+        if getattr(e, "op", None) == 3 and e.kind in ("lock", "unlock")
+    ]
+    assert of_op_e[-3:] == [("lock", 1, 1), ("lock", 2, 1), ("unlock", 1, 0)]
+    assert [event.storage for event in of_kind(events, "banish")] == [4, 1]
 
 
 def test_a_tensor_used_after_its_last_release_comes_back_unless_it_was_banished(trace_of, run):
