@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from dtrdiag.analyses.reading import split_header
+from dtrdiag.analyses.reading import introduced, split_header
 from dtrdiag.analyses.summary import INCOMPLETE
 from dtrdiag.errors import AnalysisError
 from dtrdiag.events.records import End, Event, OutOfMemory, RunHeader
@@ -145,7 +145,8 @@ def pinned_frontier(events: Iterable[Event]) -> Frontier:
     for event in rest:
         replay.apply(event)
         if isinstance(event, OutOfMemory):
-            return _frontier(header, replay, event)
+            with introduced():
+                return _frontier(header, replay, event)
         if isinstance(event, End):
             outcome = event.outcome
     if outcome == INCOMPLETE:

@@ -7,7 +7,7 @@ from typing import Any
 
 import networkx as nx
 
-from dtrdiag.analyses.reading import split_header
+from dtrdiag.analyses.reading import introduced, split_header
 from dtrdiag.errors import AnalysisError
 from dtrdiag.events.records import Event, Evict, RunHeader
 from dtrdiag.ids import OpId, StorageId, TensorId
@@ -59,10 +59,11 @@ def dependency_graph(events: Iterable[Event], at: int | None = None) -> nx.Multi
         seq=replay.seq,
     )
     computed = _ever_computed(replay, evictions)
-    for storage in replay.tensors_of:
-        graph.add_node(storage, **_node(replay, storage, computed, evictions.get(storage, 0)))
-    for op in replay.ops:
-        _add_edges(graph, replay, op)
+    with introduced():
+        for storage in replay.tensors_of:
+            graph.add_node(storage, **_node(replay, storage, computed, evictions.get(storage, 0)))
+        for op in replay.ops:
+            _add_edges(graph, replay, op)
     return graph
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from dtrdiag.errors import AnalysisError
+from dtrdiag.errors import AnalysisError, LogError
 from dtrdiag.events.records import Event, RunHeader
 
 
@@ -60,3 +61,16 @@ def _trace_words(header: RunHeader) -> str:
     ops = "?" if header.trace_ops is None else header.trace_ops
     tensors = "?" if header.trace_tensors is None else header.trace_tensors
     return f"{header.trace_name} ({ops} ops, {tensors} tensors)"
+
+
+@contextmanager
+def introduced() -> Iterator[None]:
+    """Around look-ups by the ids of a log, which may be damaged.
+
+    Raises:
+        LogError: an id was looked up that no `op` event had introduced.
+    """
+    try:
+        yield
+    except KeyError as error:
+        raise LogError(f"the log names {error.args[0]!r}, which no op event introduced") from None
