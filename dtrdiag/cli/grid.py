@@ -6,7 +6,6 @@ a result answers all points of the grid in its interval, and results of earlier 
 
 from __future__ import annotations
 
-import bisect
 import multiprocessing
 import os
 import signal
@@ -22,56 +21,9 @@ import attrs
 
 from dtrdiag.cli.policyfile import load_policy_file
 from dtrdiag.errors import DtrdiagError, SimulationError
-from dtrdiag.events.records import End, RunHeader
+from dtrdiag.experiments.outcomes import Outcome, Outcomes
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace import Trace
-
-
-@attrs.frozen
-class Outcome:
-    """What a simulated run came to, and so every run with a budget in its interval."""
-
-    header: RunHeader
-    end: End
-    engine: str
-    simulate_seconds: float
-
-    def covers(self, budget_bytes: int) -> bool:
-        """Whether the run at that budget makes the same decisions."""
-        high = self.end.interval_hi_bytes
-        return self.end.interval_lo_bytes <= budget_bytes and (high is None or budget_bytes < high)
-
-
-class Outcomes:
-    """Known outcomes of one trace under one set of rules. Looking one up takes O(log n)."""
-
-    def __init__(self, known: Sequence[Outcome] = ()) -> None:
-        self._lows: list[int] = []
-        self._known: list[Outcome] = []
-        for outcome in known:
-            self.add(outcome)
-
-    def __iter__(self) -> Iterator[Outcome]:
-        """In ascending order of intervals."""
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def add(self, outcome: Outcome) -> None:
-        """Keep an outcome, unless its interval is known already."""
-        low = outcome.end.interval_lo_bytes
-        at = bisect.bisect_left(self._lows, low)
-        if at == len(self._lows) or self._lows[at] != low:
-            self._lows.insert(at, low)
-            self._known.insert(at, outcome)
-
-    def find(self, budget_bytes: int) -> Outcome | None:
-        """The outcome whose interval holds a budget. Intervals of one map do not overlap."""
-        at = bisect.bisect_right(self._lows, budget_bytes) - 1
-        if at >= 0 and self._known[at].covers(budget_bytes):
-            return self._known[at]
-        return None
 
 
 @attrs.define
@@ -154,8 +106,7 @@ def _keep(group: Group, budget_bytes: int, outcome: Outcome) -> None:
 
 
 def _outcome(trace: Trace, config: RunConfig) -> Outcome:
-    result = simulate(trace, config)
-    return Outcome(result.header, result.end, result.engine, result.simulate_seconds)
+    return Outcome.of(simulate(trace, config))
 
 
 def _result(future: Future[Outcome]) -> Outcome:

@@ -17,10 +17,9 @@ import typer
 from dtrdiag.cli.policyfile import load_policy_file
 from dtrdiag.cli.values import parse_limit
 from dtrdiag.errors import UsageError
-from dtrdiag.simulator import DEALLOCS, DEFAULT_OVERHEAD_LIMIT, RunConfig, find_policy
+from dtrdiag.simulator import DEALLOCS, DEFAULT_OVERHEAD_LIMIT, ENGINES, RunConfig, find_policy
 
 DEFAULT_POLICY = "dtr"
-ENGINES = ("auto", "native", "python")
 
 TraceArgument = Annotated[
     str, typer.Argument(metavar="TRACE", help="Name, DTR log, or archive.zip::MEMBER.")
@@ -123,6 +122,7 @@ class Rules:
             dealloc=self.dealloc or "eager",
             overhead_limit=DEFAULT_OVERHEAD_LIMIT if limit is None else parse_limit(limit),
             seed=self.seed or 0,
+            engine=engine,
         )
 
     def policy(self, name: str | None) -> str:

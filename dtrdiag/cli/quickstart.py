@@ -20,7 +20,6 @@ from dtrdiag.analyses import (
     pinned_frontier,
     run_document,
 )
-from dtrdiag.cli.grid import Outcome, Outcomes
 from dtrdiag.cli.options import Force, Json
 from dtrdiag.cli.output import print_json, print_sentences, print_table, write_file
 from dtrdiag.cli.ownfolder import OwnFolder
@@ -28,6 +27,7 @@ from dtrdiag.cli.pictures import GET_PICTURES, draw_svg, has_dot, write_drawing
 from dtrdiag.cli.sources import at_ratio, load_trace, record
 from dtrdiag.cli.traces import trace_document
 from dtrdiag.errors import AnalysisError
+from dtrdiag.experiments.outcomes import Outcome, Outcomes
 from dtrdiag.log import open_log, verify
 from dtrdiag.rendering.answers import sweep_tables, sweep_words
 from dtrdiag.rendering.dot import frontier_dot
@@ -124,7 +124,7 @@ def _known(known: Outcomes, trace: Trace, config: RunConfig) -> Outcome:
     found = known.find(config.budget_bytes or 0)
     if found is None:
         result = simulate(trace, config)
-        found = Outcome(result.header, result.end, result.engine, result.simulate_seconds)
+        found = Outcome.of(result)
         known.add(found)
     return found
 

@@ -19,11 +19,11 @@ from typing import Any
 import attrs
 
 from dtrdiag import __version__
-from dtrdiag.cli.grid import Outcome, Outcomes
 from dtrdiag.cli.output import write_file
 from dtrdiag.errors import DtrdiagError, InputError, LogError, OutputError
 from dtrdiag.events import decode, encode
 from dtrdiag.events.records import End, RunHeader
+from dtrdiag.experiments.outcomes import Outcome, Outcomes
 from dtrdiag.files import read_bytes
 from dtrdiag.simulator import RunConfig
 from dtrdiag.trace import Trace

@@ -3,12 +3,14 @@
 from dtrdiag.simulator.config import (
     DEALLOCS,
     DEFAULT_OVERHEAD_LIMIT,
+    ENGINES,
     PendingOp,
     RunConfig,
     RunResult,
     Stop,
     budget_from_ratio,
 )
+from dtrdiag.simulator.intervals import runs_between
 from dtrdiag.simulator.policies import Factors, Policy, find_policy, policies, policy, unregister
 from dtrdiag.simulator.pool import Pool
 from dtrdiag.simulator.run import baseline_peak_bytes, simulate
@@ -17,6 +19,7 @@ from dtrdiag.simulator.scoring import Pick, Quotient
 __all__ = [
     "DEALLOCS",
     "DEFAULT_OVERHEAD_LIMIT",
+    "ENGINES",
     "Factors",
     "PendingOp",
     "Pick",
@@ -31,6 +34,7 @@ __all__ = [
     "find_policy",
     "policies",
     "policy",
+    "runs_between",
     "simulate",
     "unregister",
 ]

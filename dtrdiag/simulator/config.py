@@ -14,6 +14,8 @@ DEALLOCS = ("eager", "ignore", "banish")
 """What a release of the last external reference does: evict at once, nothing, free for good."""
 SEMANTICS = ("simrd",)
 """Rules that decisions follow: `simrd` is the published simulator's, its defects included."""
+ENGINES = ("auto", "native", "python")
+"""What can decide: `native` is compiled, and serves where it was built; all decide alike."""
 DEFAULT_OVERHEAD_LIMIT = 10
 MAX_BUDGET_BYTES = 1 << 62
 """No trace needs more, and logs hold 64-bit integers."""
@@ -42,6 +44,8 @@ class RunConfig:
     """Base of ratios, noted in the log; decisions do not depend on it."""
     ratio: float | int | None = attrs.field(default=None, kw_only=True)
     """The ratio that chose the budget, noted in the log; decisions do not depend on it."""
+    engine: str = attrs.field(default="auto", kw_only=True, eq=False)
+    """One of `ENGINES`; decisions do not depend on it."""
 
     def __attrs_post_init__(self) -> None:
         if self.budget_bytes is not None and self.budget_bytes > MAX_BUDGET_BYTES:
@@ -50,6 +54,7 @@ class RunConfig:
             raise UsageError(f"candidates must be at most {MAX_CANDIDATES}")
         _choice("dealloc", self.dealloc, DEALLOCS)
         _choice("semantics", self.semantics, SEMANTICS)
+        _choice("engine", self.engine, ENGINES)
         if self.budget_bytes is not None and self.budget_bytes < 1:
             raise UsageError(f"a budget must be at least 1 byte, not {self.budget_bytes}")
         limit = self.overhead_limit
