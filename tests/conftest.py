@@ -1,5 +1,6 @@
 """What tests share: random traces, and where the public ones are, if this machine has them."""
 
+import math
 import os
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from dtrdiag.errors import TraceError
+from dtrdiag.events import EVENT_TYPES, SCHEMA
+from dtrdiag.events.fields import FIELDS
 from dtrdiag.trace import TraceBuilder
 from dtrdiag.trace.public import ARCHIVE_NAME, cache_dir
 
@@ -73,3 +76,54 @@ def traces(draw):
 def random_traces():
     """A strategy: draw from it with `data.draw(random_traces)`."""
     return traces()
+
+
+INTS = st.integers(-(2**63), 2**63 - 1)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+SINGLE = {
+    int: st.one_of(st.integers(-1, 4), INTS),
+    float: st.one_of(st.floats(allow_nan=False), INTS, st.sampled_from([1, 1.0, -0.0, 2**53 + 1])),
+    bool: st.booleans(),
+    str: TEXTS,
+}
+FOREIGN = st.one_of(st.none(), INTS, TEXTS, st.floats(allow_nan=False, allow_infinity=False))
+EXTRAS = st.dictionaries(
+    TEXTS.map("x_{}".format), st.one_of(FOREIGN, st.lists(FOREIGN, max_size=2)), max_size=2
+)
+
+
+def _single(values):
+    base = SINGLE[values.base]
+    if values.base is float and not values.infinite:
+        base = base.filter(math.isfinite)
+    return st.one_of(st.none(), base) if values.nullable else base
+
+
+def _field_values(field):
+    if field.name == "schema":
+        return st.just(SCHEMA)
+    if field.choices:
+        return st.sampled_from(field.choices)
+    if field.value is not None:
+        return _single(field.value)
+    items = [_single(item) for item in field.items]
+    item = items[0] if len(items) == 1 else st.tuples(*items)
+    return st.lists(item, max_size=3).map(tuple)
+
+
+def _events_of(kind):
+    fields = {field.name: _field_values(field) for field in FIELDS[kind]}
+    extra = st.one_of(st.just({}), EXTRAS)
+    return st.builds(EVENT_TYPES[kind], **fields, extra=extra)
+
+
+@pytest.fixture(scope="session")
+def event_of():
+    """A strategy by kind: single events, each of them valid."""
+    return {kind: _events_of(kind) for kind in EVENT_TYPES}
+
+
+@pytest.fixture(scope="session")
+def event_lists(event_of):
+    """A strategy: any valid events in any order; they make no sense as a run."""
+    return st.lists(st.one_of(*event_of.values()), max_size=30)
