@@ -105,3 +105,9 @@ class SimulationError(DtrdiagError):
 
 class AnalysisError(DtrdiagError):
     """The question does not fit the log, for example the frontier of a run that did not OOM."""
+
+
+class ContradictionError(DtrdiagError):
+    """Two results that must agree do not: a fault of dtrdiag itself, not of its input."""
+
+    exit_status = 70

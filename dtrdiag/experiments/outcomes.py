@@ -64,3 +64,28 @@ class Outcomes:
         if at >= 0 and self._known[at].covers(budget_bytes):
             return self._known[at]
         return None
+
+    def meeting(self, low_bytes: int, high_bytes: int | None) -> list[Outcome]:
+        """Those whose interval meets the half-open [low, high), ascending. O(log n + found)."""
+        first = max(bisect.bisect_right(self._lows, low_bytes) - 1, 0)
+        found = []
+        for at in range(first, len(self._known)):
+            outcome = self._known[at]
+            if high_bytes is not None and outcome.end.interval_lo_bytes >= high_bytes:
+                break
+            high = outcome.end.interval_hi_bytes
+            if high is None or high > low_bytes:
+                found.append(outcome)
+        return found
+
+    def gaps(self, from_bytes: int, to_bytes: int) -> list[tuple[int, int]]:
+        """The ranges of budgets in [from, to] that no interval holds, both ends included."""
+        found = []
+        for outcome in self.meeting(from_bytes, to_bytes + 1):
+            if outcome.end.interval_lo_bytes > from_bytes:
+                found.append((from_bytes, outcome.end.interval_lo_bytes - 1))
+            high = outcome.end.interval_hi_bytes
+            from_bytes = to_bytes + 1 if high is None else high
+        if from_bytes <= to_bytes:
+            found.append((from_bytes, to_bytes))
+        return found

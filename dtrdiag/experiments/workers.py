@@ -1,0 +1,214 @@
+"""How do several processes share the ranges of budgets that are to be enumerated?
+
+How many intervals a range holds is not known before it has been walked: one percent of the budgets
+may hold most of them. So nobody is given a share for good. A worker walks its range for a moment
+and gives back what is left of it, and whoever is idle gets the next range, or a part of one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+
+from dtrdiag.errors import DtrdiagError, SimulationError
+from dtrdiag.experiments.outcomes import Outcome
+from dtrdiag.simulator import RunConfig, runs_between
+from dtrdiag.trace import Trace
+
+Range = tuple[int, int]
+"""Lowest and highest budget, both included."""
+Walk = tuple[list[Outcome], Range | None]
+"""What was found, ascending, and what is left of the range."""
+WALK_SECONDS = 0.5
+"""How long a worker walks before it reports. Runs of one walk share what they have in common."""
+
+
+def walk(trace: Trace, rules: RunConfig, budgets: Range, seconds: float = WALK_SECONDS) -> Walk:
+    """Enumerate a range from its low end on, one interval at least, until the time is up."""
+    low, high = budgets
+    until = time.monotonic() + seconds
+    found = []
+    for result in runs_between(trace, rules, low, high):
+        found.append(Outcome.of(result))
+        after = result.end.interval_hi_bytes
+        if time.monotonic() >= until and after is not None and after <= high:
+            return found, (after, high)
+    return found, None
+
+
+class Ranges:
+    """Ranges that wait for a worker.
+
+    Args:
+        ranges: ascending.
+        pieces: into about how many parts of equal width to split them to begin with.
+    """
+
+    def __init__(self, ranges: Sequence[Range], pieces: int) -> None:
+        width = sum(high - low + 1 for low, high in ranges)
+        most = max(1, -(-width // max(pieces, 1)))
+        self._waiting = [part for each in ranges for part in _parts(each, most)]
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put_back(self, budgets: Range) -> None:
+        """Let what is left of a range be the next to be taken."""
+        self._waiting.insert(0, budgets)
+
+    def take(self, idle: int) -> Range:
+        """The next range, or its lower part where more workers are idle than ranges wait."""
+        low, high = self._waiting.pop(0)
+        takers = min(idle - len(self._waiting), high - low + 1)
+        if takers > 1:
+            border = low + (high - low + 1) // takers
+            self.put_back((border, high))
+            high = border - 1
+        return low, high
+
+
+def _parts(budgets: Range, most: int) -> Iterator[Range]:
+    low, high = budgets
+    while low <= high:
+        yield low, min(low + most - 1, high)
+        low += most
+
+
+class Workers:
+    """Processes that walk ranges of one trace under one set of rules.
+
+    Args:
+        trace: what to run.
+        rules: apart from the budget.
+        jobs: how many processes.
+        prepare: called in each process before its first walk, for example to load a policy file.
+            It is sent there, so it must be a function of a module, or a `partial` of one.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        rules: RunConfig,
+        jobs: int,
+        prepare: Callable[[], object] | None = None,
+    ) -> None:
+        self.jobs = jobs
+        self._before = set(multiprocessing.active_children())
+        # Spawned, not forked: numpy may hold threads, and a fork of those can hang.
+        self._executor = ProcessPoolExecutor(
+            jobs, multiprocessing.get_context("spawn"), _start, (trace, rules, prepare)
+        )
+
+    def each(self, ranges: Ranges, trim: Callable[[Range], list[Range]]) -> Iterator[Walk]:
+        """Walk all ranges, in no particular order, and hand over what is found as it comes.
+
+        Args:
+            ranges: what to walk.
+            trim: what of a range is still unknown, asked just before it is given to a worker.
+
+        Raises:
+            DtrdiagError: of the first run that fails, or because a worker was killed.
+        """
+        running: set[Future[Walk]] = set()
+        while ranges or running:
+            while ranges and len(running) < self.jobs:
+                unknown = trim(ranges.take(self.jobs - len(running)))
+                for other in reversed(unknown[1:]):
+                    ranges.put_back(other)
+                if unknown:
+                    with _interrupts_ignored():
+                        running.add(self._executor.submit(_walk, unknown[0]))
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                running.remove(future)
+                found, left = _result(future)
+                if left is not None:
+                    ranges.put_back(left)
+                yield found, left
+
+    def end(self) -> None:
+        """Let the processes go when they have done what they were given."""
+        self._executor.shutdown()
+
+    def kill(self) -> None:
+        """End the processes now."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - self._before:
+            process.terminate()
+
+
+@contextmanager
+def workers(
+    trace: Trace, rules: RunConfig, jobs: int, prepare: Callable[[], object] | None = None
+) -> Iterator[Workers]:
+    """Workers that are gone afterwards, however it ended; arguments as for `Workers`."""
+    pool = Workers(trace, rules, jobs, prepare)
+    try:
+        yield pool
+    except BaseException:
+        pool.kill()
+        raise
+    pool.end()
+
+
+def _result(future: Future[Walk]) -> Walk:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        raise SimulationError(
+            "a worker process was killed, perhaps for lack of memory; try a smaller -j"
+        ) from None
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Processes started meanwhile ignore Ctrl-C, which goes to all; this one ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+# --- in a worker ----------------------------------------------------------------------------------
+
+_given: tuple[Trace, RunConfig] | None = None
+_problem: DtrdiagError | None = None
+# Why it could not be prepared. An error at the start would only be told as a broken pool.
+
+
+def _start(trace: Trace, rules: RunConfig, prepare: Callable[[], object] | None) -> None:
+    global _given, _problem
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _given = trace, rules
+    if prepare is not None:
+        try:
+            prepare()
+        except DtrdiagError as error:
+            _problem = error
+
+
+def _end_with_parent() -> None:
+    """End this process once the one that started it is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _walk(budgets: Range) -> Walk:
+    if _problem is not None:
+        raise _problem
+    if _given is None:
+        raise SimulationError("a worker was given a range before it was started")
+    return walk(*_given, budgets)

@@ -1,0 +1,190 @@
+"""What does a map of budgets say in sentences, and how do its segments look as a table?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from dtrdiag.analyses.budget_map import OOM, THRASHED, UNKNOWN, BudgetMap, Cliff, MapSummary, Segment
+from dtrdiag.rendering.palette import OUTCOME_STYLES
+from dtrdiag.rendering.units import NOT_KNOWN, both_bytes, count, exact_bytes, plain_name
+
+SEGMENT_ROWS = 40
+"""Of more segments than this the widest are shown."""
+
+
+def map_words(
+    budget_map: BudgetMap, summary: MapSummary, resolution_bytes: int | None = None
+) -> list[str]:
+    """What a map comes to, the answer first.
+
+    Args:
+        budget_map: what is known.
+        summary: what it comes to.
+        resolution_bytes: the distance of the samples, if it was made from samples.
+    """
+    return [
+        _range_words(budget_map, summary),
+        *_gap_words(budget_map, resolution_bytes),
+        *_outcome_words(budget_map, summary),
+        *_feasible_words(budget_map, summary),
+        *_inversion_words(summary),
+        *_cliff_words(budget_map, summary),
+    ]
+
+
+def _range_words(budget_map: BudgetMap, summary: MapSummary) -> str:
+    header = budget_map.header
+    low, high = (_place(budget_map, at) for at in (budget_map.from_bytes, budget_map.to_bytes))
+    intervals = count(sum(summary.runs.values()), "interval")
+    kind = "in all" if budget_map.complete else "known so far"
+    return (
+        f"{plain_name(header.trace_name)} under {plain_name(header.policy)}, budgets from {low} "
+        f"to {high}: {intervals} {kind}, on each of which every decision is the same."
+    )
+
+
+def _gap_words(budget_map: BudgetMap, resolution_bytes: int | None) -> list[str]:
+    gaps = budget_map.gaps
+    if not gaps:
+        return []
+    unknown = sum(high - low for low, high in gaps)
+    words = [
+        f"The map is not complete: {both_bytes(unknown)} of budgets in "
+        f"{count(len(gaps), 'gap')} were not looked at, and nothing is said of them."
+    ]
+    if resolution_bytes is not None:
+        words.append(
+            f"It was made from samples {both_bytes(resolution_bytes)} apart. Each change of "
+            "outcome that they show is exact to the byte, but islands narrower than that may be "
+            "missing."
+        )
+    return words
+
+
+def _outcome_words(budget_map: BudgetMap, summary: MapSummary) -> list[str]:
+    runs, limit = summary.runs, budget_map.header.overhead_limit
+    words = [f"{runs['ok']:,} finish, {runs[OOM]:,} run out of memory"]
+    if runs[THRASHED]:
+        words.append(f"{runs[THRASHED]:,} are stopped by the overhead limit of {limit}")
+    text = "Of the intervals " + " and ".join(words) + "."
+    if runs[THRASHED]:
+        text += (
+            " Those are censored: what their overhead would have come to is not known, only that "
+            "it is more."
+        )
+    return [text]
+
+
+def _feasible_words(budget_map: BudgetMap, summary: MapSummary) -> list[str]:
+    smallest, always = summary.smallest_feasible_bytes, summary.feasible_from_bytes
+    if smallest is None:
+        return ["No budget is feasible, as far as this goes."]
+    known = "" if budget_map.complete else " known"
+    text = f"The smallest{known} feasible budget is {_place(budget_map, smallest)}"
+    if smallest <= budget_map.from_bytes:
+        text += ", where the range begins, so that smaller ones may be feasible too"
+    if always is None:
+        return [f"{text}. The highest budget of the range is not feasible."]
+    if always == smallest:
+        return [f"{text}; from there on every{known} one in the range is."]
+    return [f"{text}; from {_place(budget_map, always)} on every{known} one in the range is."]
+
+
+def _inversion_words(summary: MapSummary) -> list[str]:
+    words = []
+    for segments, what in (
+        (summary.inversions, "run out of memory"),
+        (summary.stopped_above, "are stopped by the overhead limit"),
+    ):
+        if not segments:
+            continue
+        widest = max(segments, key=lambda s: s.width_bytes or 0)
+        total = sum(s.width_bytes or 0 for s in segments)
+        name = "Feasibility inversions" if what.startswith("run") else "Likewise"
+        words.append(
+            f"{name}: {count(len(segments), 'stretch', 'stretches')} of budgets, "
+            f"{both_bytes(total)} together, {what} although a smaller budget finishes; the widest "
+            f"is [{widest.lo_bytes:,}, {'no end' if widest.hi_bytes is None else f'{widest.hi_bytes:,}'})."
+        )
+    if not summary.inversions and summary.smallest_feasible_bytes is not None:
+        words.insert(0, "There is no feasibility inversion: no budget that runs out of memory "
+                        "lies above one that finishes.")
+    return words
+
+
+def _cliff_words(budget_map: BudgetMap, summary: MapSummary) -> list[str]:
+    worst, exact = summary.worst_cliff, summary.worst_exact_cliff
+    within = _share(budget_map, summary.within_bytes)
+    if worst is None:
+        return [f"No two budgets within {within} of each other have different overheads."]
+    words = [f"Worst cliff within {within}: {_cliff_text(worst)}."]
+    if worst.censored and exact is not None:
+        words.append(f"Between runs that both finish: {_cliff_text(exact)}.")
+    return words
+
+
+def _cliff_text(cliff: Cliff) -> str:
+    more = cliff.high_bytes - cliff.low_bytes
+    over, under = (
+        ("at least ", "") if cliff.low_overhead > cliff.high_overhead else ("", "at least ")
+    )
+    if not cliff.censored:
+        over = under = ""
+    least = "at least " if cliff.censored else ""
+    return (
+        f"the overhead is {over}{cliff.low_overhead:.4f}x at {exact_bytes(cliff.low_bytes)} and "
+        f"{under}{cliff.high_overhead:.4f}x with {exact_bytes(more)} more, a factor of "
+        f"{least}{cliff.factor:.4f}"
+    )
+
+
+def segment_table(budget_map: BudgetMap, segments: Sequence[Segment]) -> Table:
+    """Maximal segments of equal outcome, ascending; of very many the widest."""
+    shown = list(segments)
+    title = "segments of equal outcome"
+    if len(shown) > SEGMENT_ROWS:
+        widest = sorted(segments, key=lambda s: -(s.width_bytes or 1 << 63))[:SEGMENT_ROWS]
+        shown = sorted(widest, key=lambda s: s.lo_bytes)
+        title = f"the {SEGMENT_ROWS} widest of {len(segments):,} {title}"
+    table = Table(title=title)
+    table.add_column("outcome")
+    for name in ("from (B)", "to below (B)", "width (B)", "of the peak", "intervals", "overhead"):
+        table.add_column(name, justify="right")
+    for segment in shown:
+        table.add_row(*_segment_row(budget_map, segment))
+    return table
+
+
+def _segment_row(budget_map: BudgetMap, segment: Segment) -> list[Text | str]:
+    high, width = segment.hi_bytes, segment.width_bytes
+    peak = budget_map.header.peak_bytes
+    least, most = segment.least_overhead, segment.most_overhead
+    overhead = NOT_KNOWN
+    if least is not None and most is not None:
+        overhead = f"{least:.4f}x" if least == most else f"{least:.4f}x-{most:.4f}x"
+        if segment.outcome == THRASHED:
+            overhead = f">{overhead}"
+    return [
+        Text(segment.outcome, style=OUTCOME_STYLES.get(segment.outcome, "")),
+        f"{segment.lo_bytes:,}",
+        NOT_KNOWN if high is None else f"{high:,}",
+        NOT_KNOWN if width is None else f"{width:,}",
+        f"{segment.lo_bytes / peak:.6f}" if peak else NOT_KNOWN,
+        NOT_KNOWN if segment.outcome == UNKNOWN else f"{segment.intervals:,}",
+        overhead,
+    ]
+
+
+def _place(budget_map: BudgetMap, budget_bytes: int) -> str:
+    peak = budget_map.header.peak_bytes
+    ratio = f" ({budget_bytes / peak:.6g} of the peak)" if peak else ""
+    return f"{exact_bytes(budget_bytes)}{ratio}"
+
+
+def _share(budget_map: BudgetMap, size_bytes: int) -> str:
+    peak = budget_map.header.peak_bytes
+    share = f" ({100 * size_bytes / peak:.3g} % of the peak)" if peak else ""
+    return f"{exact_bytes(size_bytes)}{share}"
