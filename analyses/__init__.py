@@ -5,10 +5,20 @@
 if not __name__.startswith("dtrdiag."):
     raise ImportError("import dtrdiag.analyses, not analyses")
 
+from dtrdiag.analyses.budget_map import (
+    BudgetMap,
+    Cliff,
+    MapSummary,
+    Segment,
+    map_segments,
+    summarise_map,
+    worst_cliff,
+)
 from dtrdiag.analyses.diff import RunDiff, diff_document, diff_runs
 from dtrdiag.analyses.divergence import Decision, Divergence, first_divergence
 from dtrdiag.analyses.frontier import Frontier, frontier_document, pinned_frontier
 from dtrdiag.analyses.graph import dependency_graph, neighbourhood
+from dtrdiag.analyses.map_document import map_document, run_of_interval
 from dtrdiag.analyses.sets import EvictionSets, SetComparison, eviction_sets, sets_document
 from dtrdiag.analyses.summary import (
     RunSummary,
@@ -19,12 +29,16 @@ from dtrdiag.analyses.summary import (
 )
 
 __all__ = [
+    "BudgetMap",
+    "Cliff",
     "Decision",
     "Divergence",
     "EvictionSets",
     "Frontier",
+    "MapSummary",
     "RunDiff",
     "RunSummary",
+    "Segment",
     "SetComparison",
     "dependency_graph",
     "diff_document",
@@ -32,11 +46,16 @@ __all__ = [
     "eviction_sets",
     "first_divergence",
     "frontier_document",
+    "map_document",
+    "map_segments",
     "neighbourhood",
     "pinned_frontier",
     "run_document",
+    "run_of_interval",
     "sets_document",
     "summarise",
+    "summarise_map",
     "summary_document",
     "summary_of",
+    "worst_cliff",
 ]

@@ -247,9 +247,7 @@ def _stretches(budget_map: BudgetMap) -> Iterator[tuple[tuple[str, int], Segment
         yield (UNKNOWN, passed + 1), Segment(UNKNOWN, *gap, 0, None, None)
 
 
-def worst_cliff(
-    budget_map: BudgetMap, within_bytes: int, exact: bool = False
-) -> Cliff | None:
+def worst_cliff(budget_map: BudgetMap, within_bytes: int, exact: bool = False) -> Cliff | None:
     """The largest ratio of overheads between two budgets at most `within_bytes` apart.
 
     Of the runs that the overhead limit stopped only a lower bound of the overhead is known. So one
@@ -270,7 +268,9 @@ def worst_cliff(
     baseline_ns = budget_map.header.baseline_cost_ns
     if not baseline_ns:
         return None
-    runs = [run for run in budget_map.runs if run.outcome == OK or (run.outcome != OOM and not exact)]
+    runs = [
+        run for run in budget_map.runs if run.outcome == OK or (run.outcome != OOM and not exact)
+    ]
     costs = [baseline_ns + run.remat_cost_ns for run in runs]
     largest = _Extreme(lambda new, old: costs[new] > costs[old])
     smallest = _Extreme(lambda new, old: costs[new] < costs[old])
@@ -279,13 +279,14 @@ def worst_cliff(
     for j, run in enumerate(runs):
         while first < j and _distance(runs[first], run) > within_bytes:
             first += 1
-        pairs = [(j, smallest.of(first))]
+        least, most = smallest.of(first), largest.of(first)
+        pairs = [] if least is None else [(j, least)]
         if run.outcome == OK:
-            pairs.append((largest.of(first), j))
+            pairs += [] if most is None else [(most, j)]
             smallest.add(j)
         largest.add(j)
         for over, under in pairs:
-            if over is None or under is None or costs[over] <= costs[under]:
+            if costs[over] <= costs[under]:
                 continue
             # Whole numbers, since two ratios may be the same double and not be equal.
             if best is None or costs[over] * costs[best[1]] > costs[best[0]] * costs[under]:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from dtrdiag.analyses.budget_map import THRASHED, BudgetMap, Cliff, MapSummary, Segment
 from dtrdiag.analyses.summary import summary_of
+from dtrdiag.errors import LogError
+from dtrdiag.events import decode
 from dtrdiag.events.records import End
 
 MAP_SCHEMA = "dtrdiag.map/1"
 
 
-def map_document(
-    budget_map: BudgetMap, summary: MapSummary, engines: Sequence[str] | None = None
-) -> dict[str, Any]:
+def map_document(budget_map: BudgetMap, summary: MapSummary) -> dict[str, Any]:
     """A map as a `dtrdiag.map/1` document.
 
     Args:
         budget_map: what is known.
         summary: what it comes to.
-        engines: which engine decided each run, in the order of the map; None: not known.
     """
     header = budget_map.header
-    of_run = engines if engines is not None else [None] * len(budget_map.runs)
     return {
         "schema": MAP_SCHEMA,
         "trace": {
@@ -39,7 +37,6 @@ def map_document(
         "overhead_limit": header.overhead_limit,
         "seed": header.seed,
         "semantics": header.semantics,
-        "engines": None if engines is None else sorted(set(engines)),
         "peak": header.peak_bytes,
         "baseline_cost": header.baseline_cost_ns,
         "from": budget_map.from_bytes,
@@ -48,10 +45,7 @@ def map_document(
         "gaps": [list(gap) for gap in budget_map.gaps],
         "summary": _summary(summary),
         "segments": [_segment(segment) for segment in summary.segments],
-        "intervals": [
-            _interval(budget_map, run, engine)
-            for run, engine in zip(budget_map.runs, of_run, strict=True)
-        ],
+        "intervals": [_interval(budget_map, run) for run in budget_map.runs],
     }
 
 
@@ -94,7 +88,7 @@ def _segment(segment: Segment) -> dict[str, Any]:
     }
 
 
-def _interval(budget_map: BudgetMap, run: End, engine: str | None) -> dict[str, Any]:
+def _interval(budget_map: BudgetMap, run: End) -> dict[str, Any]:
     counts = summary_of(budget_map.header, run)
     return {
         "lo": run.interval_lo_bytes,
@@ -102,12 +96,47 @@ def _interval(budget_map: BudgetMap, run: End, engine: str | None) -> dict[str, 
         "outcome": run.outcome,
         "overhead": budget_map.overhead(run),
         "censored": run.outcome == THRASHED,
+        "computes": run.computes,
         "remats": run.remats,
         "remat_cost": run.remat_cost_ns,
-        "computes": run.computes,
         "evictions": attrs.asdict(counts.evictions),
         "distinct_evicted": attrs.asdict(counts.distinct_evicted),
         "max_memory": run.max_memory_bytes,
+        "memory": run.memory_bytes,
+        "clock": run.clock_ns,
         "decisions_sha256": run.decisions_sha256,
-        "engine": engine,
     }
+
+
+def run_of_interval(interval: Mapping[str, Any]) -> End:
+    """The last event of the run that an interval of a document stands for.
+
+    Raises:
+        LogError: a value is missing, or is not what such a value can be.
+    """
+    try:
+        evictions, distinct = interval["evictions"], interval["distinct_evicted"]
+        fields = {
+            "event": End.kind,
+            "seq": 0,
+            "outcome": interval["outcome"],
+            "computes": interval["computes"],
+            "remats": interval["remats"],
+            "remat_cost_ns": interval["remat_cost"],
+            "distinct_evicted": distinct["total"],
+            "max_memory_bytes": interval["max_memory"],
+            "memory_bytes": interval["memory"],
+            "clock_ns": interval["clock"],
+            "interval_lo_bytes": interval["lo"],
+            "interval_hi_bytes": interval["hi"],
+            "decisions_sha256": interval["decisions_sha256"],
+        }
+        for cause in ("pressure", "release", "banish"):
+            fields[f"evictions_{cause}"] = evictions[cause]
+            fields[f"distinct_{cause}"] = distinct[cause]
+    except (KeyError, TypeError) as error:
+        raise LogError(f"an interval lacks {error}") from None
+    run = decode(fields)
+    if not isinstance(run, End):
+        raise LogError("an interval is no run")
+    return run

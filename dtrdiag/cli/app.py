@@ -30,6 +30,7 @@ from dtrdiag.cli import traces
 from dtrdiag.cli.diff import diff
 from dtrdiag.cli.doctor import doctor
 from dtrdiag.cli.graph import graph
+from dtrdiag.cli.map import budget_map
 from dtrdiag.cli.oom import oom
 from dtrdiag.cli.policyfile import forget_policy_files
 from dtrdiag.cli.quickstart import quickstart
@@ -49,6 +50,7 @@ VERBS: dict[str, Callable[..., None] | typer.Typer] = {
     "traces": traces.app,
     "run": run,
     "sweep": sweep,
+    "map": budget_map,
     "oom": oom,
     "diff": diff,
     "replay": replay,

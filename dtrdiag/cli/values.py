@@ -20,8 +20,11 @@ _BY_LOWER = {unit.lower(): size for unit, size in UNITS.items()}
 MAX_BYTES = 1 << 62
 MAX_POINTS = 100_000
 """A range of more points is a mistake in its step."""
+MAX_PLAIN_RATIO = 10
+"""Up to here a whole number without a unit is a ratio where both are taken; above, bytes."""
 _DIGITS = 40
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
+_WHOLE = re.compile(r"[0-9]{1,40}")
 Value = TypeVar("Value", int, float)
 
 
@@ -60,6 +63,27 @@ def parse_ratio(text: str) -> float:
     if not (math.isfinite(ratio) and ratio > 0):
         raise UsageError(f"a ratio must be a positive number, not {text[:60]!r}")
     return ratio
+
+
+def parse_amount(text: str) -> float | int:
+    """A ratio of the peak as a float, or a number of bytes as an int.
+
+    A number without a unit is a ratio if it has a point or is at most `MAX_PLAIN_RATIO`; all else
+    is a size as `parse_size` reads it.
+
+    >>> parse_amount("0.05"), parse_amount("1"), parse_amount("1024657200"), parse_amount("5B")
+    (0.05, 1.0, 1024657200, 5)
+
+    Raises:
+        UsageError: neither.
+    """
+    text = text.strip()
+    if not _WHOLE.fullmatch(text):
+        # Signs, points and exponents are those of ratios, letters those of units.
+        return parse_size(text) if text[-1:].isalpha() and text[:1] != "." else parse_ratio(text)
+    if int(text) <= MAX_PLAIN_RATIO:
+        return parse_ratio(text)
+    return parse_size(text)
 
 
 def parse_limit(text: str) -> float | int | None:

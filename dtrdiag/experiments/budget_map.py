@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 
-from dtrdiag.errors import ContradictionError, UsageError
-from dtrdiag.experiments.outcomes import Outcome, Outcomes
+from dtrdiag.errors import UsageError
+from dtrdiag.experiments.outcomes import Outcome, Outcomes, add_checked
 from dtrdiag.experiments.workers import Range, Ranges, Workers, walk, workers
 from dtrdiag.simulator import RunConfig
 from dtrdiag.trace import Trace
@@ -137,32 +137,6 @@ class Mapper:
         for outcome in found:
             add_checked(self.known, outcome)
         self._tell(found)
-
-
-def add_checked(known: Outcomes, outcome: Outcome) -> None:
-    """Add an outcome; if its interval is known already, the runs must be equal.
-
-    Raises:
-        ContradictionError: they are not, or the interval overlaps another one.
-    """
-    low, high = outcome.end.interval_lo_bytes, outcome.end.interval_hi_bytes
-    for other in known.meeting(low, high):
-        if not _equal(other, outcome):
-            raise ContradictionError(
-                f"the runs at {other.header.budget_bytes} and {outcome.header.budget_bytes} bytes "
-                "disagree on the budgets that they share; one of them is wrong"
-            )
-    known.add(outcome)
-
-
-def _equal(one: Outcome, other: Outcome) -> bool:
-    a, b = one.end, other.end
-    return (
-        a.interval_lo_bytes == b.interval_lo_bytes
-        and a.interval_hi_bytes == b.interval_hi_bytes
-        and a.outcome == b.outcome
-        and a.decisions_sha256 == b.decisions_sha256
-    )
 
 
 def _undecided(known: Outcomes, from_bytes: int, to_bytes: int) -> Iterator[int]:

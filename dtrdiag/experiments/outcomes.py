@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from dtrdiag.errors import ContradictionError
 from dtrdiag.events.records import End, RunHeader
 from dtrdiag.simulator import RunResult
 
@@ -89,3 +90,29 @@ class Outcomes:
         if from_bytes <= to_bytes:
             found.append((from_bytes, to_bytes))
         return found
+
+
+def add_checked(known: Outcomes, outcome: Outcome) -> None:
+    """Add an outcome; if its interval is known already, the runs must be equal.
+
+    Raises:
+        ContradictionError: they are not, or the interval overlaps another one.
+    """
+    low, high = outcome.end.interval_lo_bytes, outcome.end.interval_hi_bytes
+    for other in known.meeting(low, high):
+        if not _equal(other, outcome):
+            raise ContradictionError(
+                f"the runs at {other.header.budget_bytes} and {outcome.header.budget_bytes} bytes "
+                "disagree on the budgets that they share; one of them is wrong"
+            )
+    known.add(outcome)
+
+
+def _equal(one: Outcome, other: Outcome) -> bool:
+    a, b = one.end, other.end
+    return (
+        a.interval_lo_bytes == b.interval_lo_bytes
+        and a.interval_hi_bytes == b.interval_hi_bytes
+        and a.outcome == b.outcome
+        and a.decisions_sha256 == b.decisions_sha256
+    )

@@ -43,6 +43,12 @@ def walk(trace: Trace, rules: RunConfig, budgets: Range, seconds: float = WALK_S
     return found, None
 
 
+def usable_cpus() -> int:
+    """How many CPUs there are for this process, at least 1."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return max(1, len(usable(0)) if usable is not None else os.cpu_count() or 1)
+
+
 class Ranges:
     """Ranges that wait for a worker.
 

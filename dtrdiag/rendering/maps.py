@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from dtrdiag.analyses.budget_map import OOM, THRASHED, UNKNOWN, BudgetMap, Cliff, MapSummary, Segment
+from dtrdiag.analyses.budget_map import (
+    OOM,
+    THRASHED,
+    UNKNOWN,
+    BudgetMap,
+    Cliff,
+    MapSummary,
+    Segment,
+)
 from dtrdiag.rendering.palette import OUTCOME_STYLES
 from dtrdiag.rendering.units import NOT_KNOWN, both_bytes, count, exact_bytes, plain_name
 
@@ -66,14 +74,14 @@ def _gap_words(budget_map: BudgetMap, resolution_bytes: int | None) -> list[str]
 
 def _outcome_words(budget_map: BudgetMap, summary: MapSummary) -> list[str]:
     runs, limit = summary.runs, budget_map.header.overhead_limit
-    words = [f"{runs['ok']:,} finish, {runs[OOM]:,} run out of memory"]
+    words = [f"on {runs['ok']:,} the run finishes", f"on {runs[OOM]:,} it runs out of memory"]
     if runs[THRASHED]:
-        words.append(f"{runs[THRASHED]:,} are stopped by the overhead limit of {limit}")
-    text = "Of the intervals " + " and ".join(words) + "."
+        words.append(f"on {runs[THRASHED]:,} the overhead limit of {limit} stops it")
+    text = f"Of these intervals, {', '.join(words)}."
     if runs[THRASHED]:
         text += (
-            " Those are censored: what their overhead would have come to is not known, only that "
-            "it is more."
+            " Runs that were stopped are censored: their overhead would have come to more, or they "
+            "would not have ended at all."
         )
     return [text]
 
@@ -94,33 +102,45 @@ def _feasible_words(budget_map: BudgetMap, summary: MapSummary) -> list[str]:
 
 
 def _inversion_words(summary: MapSummary) -> list[str]:
+    if summary.smallest_feasible_bytes is None:
+        return []
     words = []
-    for segments, what in (
-        (summary.inversions, "run out of memory"),
-        (summary.stopped_above, "are stopped by the overhead limit"),
-    ):
-        if not segments:
-            continue
-        widest = max(segments, key=lambda s: s.width_bytes or 0)
-        total = sum(s.width_bytes or 0 for s in segments)
-        name = "Feasibility inversions" if what.startswith("run") else "Likewise"
+    if summary.inversions:
         words.append(
-            f"{name}: {count(len(segments), 'stretch', 'stretches')} of budgets, "
-            f"{both_bytes(total)} together, {what} although a smaller budget finishes; the widest "
-            f"is [{widest.lo_bytes:,}, {'no end' if widest.hi_bytes is None else f'{widest.hi_bytes:,}'})."
+            f"Feasibility inversions: {_stretches(summary.inversions)}, where the run is out of "
+            "memory although it finishes at a smaller budget."
         )
-    if not summary.inversions and summary.smallest_feasible_bytes is not None:
-        words.insert(0, "There is no feasibility inversion: no budget that runs out of memory "
-                        "lies above one that finishes.")
+    else:
+        words.append(
+            "There is no feasibility inversion: no budget that runs out of memory lies above one "
+            "that finishes."
+        )
+    if summary.stopped_above:
+        words.append(
+            f"The overhead limit stops runs in {_stretches(summary.stopped_above)}, although "
+            "a smaller budget finishes."
+        )
     return words
+
+
+def _stretches(segments: Sequence[Segment]) -> str:
+    total = sum(segment.width_bytes or 0 for segment in segments)
+    widest = max(segments, key=lambda segment: segment.width_bytes or 0)
+    high = "no end" if widest.hi_bytes is None else f"{widest.hi_bytes:,}"
+    where = f"[{widest.lo_bytes:,}, {high})"
+    if len(segments) == 1:
+        return f"one stretch of {both_bytes(total)}, {where}"
+    return f"{len(segments):,} stretches of {both_bytes(total)} in all, the widest {where}"
 
 
 def _cliff_words(budget_map: BudgetMap, summary: MapSummary) -> list[str]:
     worst, exact = summary.worst_cliff, summary.worst_exact_cliff
     within = _share(budget_map, summary.within_bytes)
     if worst is None:
-        return [f"No two budgets within {within} of each other have different overheads."]
-    words = [f"Worst cliff within {within}: {_cliff_text(worst)}."]
+        known = "" if budget_map.complete else "known "
+        return [f"No two {known}budgets within {within} of each other have different overheads."]
+    known = "" if budget_map.complete else "known "
+    words = [f"Worst {known}cliff within {within}: {_cliff_text(worst)}."]
     if worst.censored and exact is not None:
         words.append(f"Between runs that both finish: {_cliff_text(exact)}.")
     return words

@@ -1,0 +1,45 @@
+"""How far is a map, for people who watch a terminal?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from dtrdiag.cli.output import progress_console
+from dtrdiag.experiments.outcomes import Outcomes
+
+
+@contextmanager
+def map_progress(
+    known: Outcomes, low_bytes: int, high_bytes: int, sampled: bool
+) -> Iterator[Callable[[], None]]:
+    """Shows how much of a range is known; gives a function to be called when more is.
+
+    Args:
+        known: what is known, also later.
+        low_bytes: lowest budget of the range.
+        high_bytes: highest budget, included.
+        sampled: not all of the range will be known, so there is no share and no time left.
+    """
+    console = progress_console()
+    if console is None:
+        yield lambda: None
+        return
+    columns = [TextColumn("{task.fields[found]:,} intervals, {task.fields[rate]:,.1f}/s")]
+    share = [TextColumn("budgets"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()]
+    total = high_bytes - low_bytes + 1
+    before, started = len(known), time.monotonic()
+    with Progress(*([] if sampled else share), *columns, console=console, transient=True) as bar:
+        task = bar.add_task("map", total=total, found=before, rate=0.0)
+
+        def show() -> None:
+            gaps = known.gaps(low_bytes, high_bytes)
+            done = total - sum(high - low + 1 for low, high in gaps)
+            rate = (len(known) - before) / max(time.monotonic() - started, 1e-3)
+            bar.update(task, completed=done, found=len(known), rate=rate)
+
+        show()
+        yield show
