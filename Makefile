@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 # What an installed copy depends on besides the sources, which an editable install sees at once.
-INPUTS := pyproject.toml
+INPUTS := pyproject.toml setup.py $(wildcard dtrdiag/simulator/csrc/*)
 
 # Two stamps: .core is dtrdiag with what it needs to run; .dev adds the extras for tests and lint.
 CORE   := $(VENV)/.core
@@ -50,10 +50,12 @@ clean:                     ## remove the environment and all that was built
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(CORE): $(VENV)/.created $(INPUTS)
+	@rm -f dtrdiag/simulator/_native*.so
 	$(PIP) -e .
 	@touch $@
 
 $(DEV): $(VENV)/.created $(INPUTS)
+	@rm -f dtrdiag/simulator/_native*.so
 	$(PIP) -e '.[test,lint]'
 	@touch $(CORE) $@
 

@@ -23,7 +23,9 @@ class EquivalenceClasses:
         self.class_of: list[int] = [_NONE] * len(graph.children)
         """[tensors] node of each non-resident storage."""
         self.near: list[set[int]] = [set() for _ in graph.children]
-        """[tensors] non-resident neighbours of each storage."""
+        """[tensors] non-resident neighbours of each storage, while it is in the graph."""
+        self._left: set[int] = set()
+        """Storages that left the graph: nobody tells them of their neighbours any more."""
         self.parent: list[int] = []
         self.value_ns: list[int] = []
         """Value of each class, valid at its root node."""
@@ -53,7 +55,7 @@ class EquivalenceClasses:
         """Merge a new class for the storage with those of its non-resident neighbours."""
         own = self._node(self.graph.compute_ns[storage])
         self.class_of[storage] = own
-        for neighbour in self.near[storage]:
+        for neighbour in self._neighbours(storage):
             root = self._root(self.class_of[neighbour])
             if root != own:
                 self.parent[root] = own
@@ -64,6 +66,7 @@ class EquivalenceClasses:
     def detached(self, storage: int) -> None:
         """A storage leaves the graph; its cost stays in its class."""
         self._leave(storage)
+        self._left.add(storage)
 
     def sums_ns(self, storages: Iterable[int]) -> list[int]:
         """[storages] compute plus the values of the distinct classes next to each storage."""
@@ -72,12 +75,20 @@ class EquivalenceClasses:
         sums = []
         for storage in storages:
             total = compute_ns[storage]
-            near = self.near[storage]
+            near = self._neighbours(storage)
             if near:
                 for root in {root_of(class_of[neighbour]) for neighbour in near}:
                     total += value_ns[root]
             sums.append(total)
         return sums
+
+    def _neighbours(self, storage: int) -> set[int]:
+        """Non-resident neighbours, through the storage's own edges if it left the graph."""
+        if storage not in self._left:
+            return self.near[storage]
+        graph = self.graph
+        edges = (*graph.children[storage], *graph.parents[storage])
+        return {neighbour for neighbour in edges if not graph.residency[neighbour]}
 
     def _leave(self, storage: int) -> None:
         for neighbour in self.graph.observers_of(storage):

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 import attrs
 
 from dtrdiag.errors import UsageError
+from dtrdiag.simulator import native
 from dtrdiag.simulator.config import RunConfig, RunResult
-from dtrdiag.simulator.run import simulate
+from dtrdiag.simulator.policies import Policy, find_policy
+from dtrdiag.simulator.run import refused, result_of, run_header, simulate, takes_native
 from dtrdiag.trace.model import Trace
 
 
@@ -37,6 +39,31 @@ def runs_between(
     """
     if not 1 <= from_bytes <= to_bytes:
         raise UsageError(f"no budgets from {from_bytes} to {to_bytes} bytes")
+    policy = find_policy(config.policy)
+    if takes_native(config) and native.built_in(policy):
+        return _shared_runs(trace, config, policy, from_bytes, to_bytes)
+    return _single_runs(trace, config, from_bytes, to_bytes)
+
+
+def _shared_runs(
+    trace: Trace, config: RunConfig, policy: Policy, from_bytes: int, to_bytes: int
+) -> Iterator[RunResult]:
+    """The native engine begins each run where it parts from the one before."""
+    try:
+        for budget_bytes, decided in native.runs_between(
+            trace, config, policy, from_bytes, to_bytes
+        ):
+            rules = attrs.evolve(config, budget_bytes=budget_bytes, ratio=None)
+            yield result_of(decided, run_header(trace, rules))
+            from_bytes = budget_bytes + 1
+    except native.Unsuitable as reason:
+        refused(config, reason)
+        yield from _single_runs(trace, config, from_bytes, to_bytes)
+
+
+def _single_runs(
+    trace: Trace, config: RunConfig, from_bytes: int, to_bytes: int
+) -> Iterator[RunResult]:
     budget_bytes: int | None = from_bytes
     while budget_bytes is not None and budget_bytes <= to_bytes:
         rules = attrs.evolve(config, budget_bytes=budget_bytes, ratio=None)

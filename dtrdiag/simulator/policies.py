@@ -164,5 +164,6 @@ _register_ablations()
 
 
 @policy("random", doc="uniform over the pool, seeded", simrd="RandomStorage, AbRandom (unseeded)")
-def _random(pool: Pool) -> Pick:
+def draw(pool: Pool) -> Pick:
+    """The policy `random`."""
     return Pick(pool.rng.below(len(pool)))

@@ -91,8 +91,13 @@ class Tracked:
 
 def _tracked(state: _T | None, use: str) -> _T:
     if state is None:
-        raise PolicyError(f'a policy reads what it did not register for: add uses=("{use}",)')
+        raise not_registered(use)
     return state
+
+
+def not_registered(use: str) -> PolicyError:
+    """The error of a policy that reads costly state without saying so."""
+    return PolicyError(f'a policy reads what it did not register for: add uses=("{use}",)')
 
 
 class Pool:

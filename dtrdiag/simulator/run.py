@@ -9,14 +9,15 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 import dtrdiag
-from dtrdiag.errors import SimulationError
+from dtrdiag.errors import SimulationError, UsageError
 from dtrdiag.events import records
 from dtrdiag.hooks import Emitter, Hooks
+from dtrdiag.simulator import native
 from dtrdiag.simulator.banish import BanishingMachine
 from dtrdiag.simulator.chooser import Chooser, PolicyChooser
 from dtrdiag.simulator.config import RunConfig, RunResult
 from dtrdiag.simulator.machine import Machine
-from dtrdiag.simulator.policies import find_policy
+from dtrdiag.simulator.policies import Policy, find_policy
 from dtrdiag.simulator.pool import StorageTable
 from dtrdiag.simulator.scoring import Choice
 from dtrdiag.trace.model import Trace
@@ -36,12 +37,20 @@ def simulate(trace: Trace, config: RunConfig, hooks: Hooks | None = None) -> Run
         PolicyError: unknown policy, or one that returns unusable scores.
         SimulationError: the trace asks for something that the semantics does not define.
         SubscriberError: a subscriber raised; the run was stopped there.
+        UsageError: the native engine was asked for and is not there, or cannot take the run.
     """
     policy = find_policy(config.policy)
+    decided = _decide(trace, config, policy, scores=bool(hooks))
+    if decided is not None and not hooks:
+        return result_of(decided, run_header(trace, config))
     table = StorageTable(trace.tensors)
-    chooser = PolicyChooser(policy, table, config.seed, config.candidates)
+    chooser: Chooser
+    if decided is None:
+        chooser = PolicyChooser(policy, table, config.seed, config.candidates)
+    else:
+        chooser = decided.chooser()
     emit = Emitter(hooks) if hooks else None
-    header = _header(trace, config)
+    header = run_header(trace, config)
     if emit:
         emit(records.RunHeader, *_fields(header))
     machine = _machine(trace, config, table, chooser, emit)
@@ -51,7 +60,9 @@ def simulate(trace: Trace, config: RunConfig, hooks: Hooks | None = None) -> Run
     end = _end(machine, outcome)
     if emit:
         end = attrs.evolve(end, seq=emit(records.End, *_fields(end)))
-    return RunResult(header, end, machine.stop, "python", seconds)
+    if decided is None:
+        return RunResult(header, end, machine.stop, "python", seconds)
+    return RunResult(header, end, machine.stop, "native", decided.seconds)
 
 
 def baseline_peak_bytes(trace: Trace) -> int:
@@ -65,15 +76,62 @@ def baseline_peak_bytes(trace: Trace) -> int:
     peak = _peaks.get(id(trace))
     if peak is None:
         config = RunConfig(dealloc="banish", overhead_limit=None)
-        table = StorageTable(trace.tensors)
-        machine = _machine(trace, config, table, _NeverChooses(), None)
-        machine.run()
-        peak = _peaks[id(trace)] = machine.tally.max_memory_bytes
+        peak = _peaks[id(trace)] = _unlimited_peak_bytes(trace, config)
         weakref.finalize(trace, _peaks.pop, id(trace), None)
     return peak
 
 
 _peaks: dict[int, int] = {}
+
+
+def _unlimited_peak_bytes(trace: Trace, config: RunConfig) -> int:
+    decided = _decide(trace, config, find_policy(config.policy), scores=False)
+    if decided is not None:
+        return int(decided.totals["max_memory_bytes"])
+    table = StorageTable(trace.tensors)
+    machine = _machine(trace, config, table, _NeverChooses(), None)
+    machine.run()
+    return machine.tally.max_memory_bytes
+
+
+def _decide(
+    trace: Trace, config: RunConfig, policy: Policy, *, scores: bool
+) -> native.Finished | None:
+    """What the native engine makes of a run; None where the Python engine is to decide."""
+    if not takes_native(config):
+        return None
+    try:
+        return native.run(trace, config, policy, scores=scores)
+    except native.Unsuitable as reason:
+        refused(config, reason)
+        return None
+
+
+def takes_native(config: RunConfig) -> bool:
+    """Whether a run is for the native engine.
+
+    Raises:
+        UsageError: it must be, and the engine is not there.
+    """
+    if config.engine == "native" and not native.available():
+        raise UsageError("the native engine is not built in this installation")
+    return config.engine != "python" and native.available()
+
+
+def refused(config: RunConfig, reason: native.Unsuitable) -> None:
+    """The native engine cannot take a run: let the other one have it.
+
+    Raises:
+        UsageError: no other engine was asked for.
+    """
+    if config.engine == "native":
+        raise UsageError(f"the native engine cannot take this run: {reason}") from None
+
+
+def result_of(decided: native.Finished, header: records.RunHeader) -> RunResult:
+    """The result of a run that the native engine decided."""
+    end = records.End(seq=0, decisions_sha256=decided.decisions_sha256, **decided.totals)
+    return RunResult(header, end, decided.stop(), "native", decided.seconds)
 
 
 class _NeverChooses:
@@ -111,7 +169,8 @@ def _machine(
     )
 
 
-def _header(trace: Trace, config: RunConfig) -> records.RunHeader:
+def run_header(trace: Trace, config: RunConfig) -> records.RunHeader:
+    """The first event of a run's log."""
     return records.RunHeader(
         seq=0,
         schema=records.SCHEMA,

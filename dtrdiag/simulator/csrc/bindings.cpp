@@ -1,0 +1,357 @@
+// The Python module dtrdiag.simulator._native: arrays in, arrays out, the GIL released meanwhile.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine.hpp"
+
+namespace py = pybind11;
+
+namespace dtrdiag {
+namespace {
+
+using Ints = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>;
+
+template <class To>
+std::vector<To> column(const Ints& values) {
+  if (values.ndim() != 1) throw std::invalid_argument("a column has one dimension");
+  const auto view = values.unchecked<1>();
+  std::vector<To> made(static_cast<std::size_t>(view.shape(0)));
+  for (py::ssize_t i = 0; i < view.shape(0); ++i) {
+    made[static_cast<std::size_t>(i)] = static_cast<To>(view(i));
+    if (static_cast<std::int64_t>(made[static_cast<std::size_t>(i)]) != view(i))
+      throw Unsuitable("ids above 2**31");
+  }
+  return made;
+}
+
+template <class Value>
+py::array_t<Value> array(const std::vector<Value>& values) {
+  return py::array_t<Value>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+std::shared_ptr<PreparedTrace> prepare(const Ints& op_cost_ns, const Ints& input_start,
+                                       const Ints& input_tensor, const Ints& output_start,
+                                       const Ints& tensor_storage, const Ints& tensor_bytes,
+                                       const Ints& step_kind, const Ints& step_operand) {
+  TraceArrays arrays;
+  arrays.op_cost_ns = column<Ns>(op_cost_ns);
+  arrays.input_start = column<Id>(input_start);
+  arrays.input_tensor = column<Id>(input_tensor);
+  arrays.output_start = column<Id>(output_start);
+  arrays.tensor_storage = column<Id>(tensor_storage);
+  arrays.tensor_bytes = column<Bytes>(tensor_bytes);
+  for (std::int8_t kind : column<std::int8_t>(step_kind)) {
+    if (kind < 0 || kind > static_cast<std::int8_t>(Step::Output))
+      throw std::invalid_argument("an unknown kind of step");
+    arrays.step_kind.push_back(static_cast<Step>(kind));
+  }
+  arrays.step_operand = column<Id>(step_operand);
+  if (arrays.tensors() >= Id{1} << 30 || arrays.ops() >= Id{1} << 30)
+    throw Unsuitable("more than 2**30 ops or tensors");
+  py::gil_scoped_release unlocked;
+  arrays.finish();
+  return std::make_shared<PreparedTrace>(std::move(arrays));
+}
+
+Rules rules_of(std::optional<Bytes> budget_bytes, const std::string& dealloc,
+               std::optional<Ns> remat_limit_ns) {
+  Rules rules;
+  rules.budget_bytes = budget_bytes;
+  rules.remat_limit_ns = remat_limit_ns;
+  if (dealloc == "eager")
+    rules.dealloc = Dealloc::Eager;
+  else if (dealloc == "ignore")
+    rules.dealloc = Dealloc::Ignore;
+  else if (dealloc == "banish")
+    rules.dealloc = Dealloc::Banish;
+  else
+    throw std::invalid_argument("unknown dealloc");
+  return rules;
+}
+
+Policy policy_of(const std::string& cost, bool size, bool staleness, std::uint64_t seed,
+                 std::size_t candidates, bool cached_regions) {
+  static const std::pair<const char*, Cost> kCosts[] = {
+      {"none", Cost::None},         {"local", Cost::Local}, {"backward", Cost::Backward},
+      {"estar", Cost::Estar},       {"eq", Cost::Eq},       {"full", Cost::Full},
+      {"last_access", Cost::LastAccess}, {"random", Cost::Random}};
+  for (const auto& [name, value] : kCosts)
+    if (cost == name) return {{value, size, staleness}, seed, candidates, cached_regions};
+  throw std::invalid_argument("unknown cost");
+}
+
+const char* name_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::Ok: return "ok";
+    case Outcome::Oom: return "oom";
+    case Outcome::Thrashed: return "thrashed";
+    case Outcome::Running: break;
+  }
+  return "running";
+}
+
+// Counts of a run so far, by the names of the fields of the `end` event.
+py::dict totals(const Machine& machine) {
+  const Tally& tally = machine.tally;
+  py::dict made;
+  made["outcome"] = name_of(machine.outcome());
+  made["computes"] = tally.computes;
+  made["remats"] = tally.remats;
+  made["remat_cost_ns"] = tally.remat_cost_ns;
+  made["evictions_pressure"] = tally.evictions[kPressure];
+  made["evictions_release"] = tally.evictions[kRelease];
+  made["evictions_banish"] = tally.evictions[kBanish];
+  made["distinct_evicted"] = tally.distinct_any;
+  made["distinct_pressure"] = tally.distinct[kPressure];
+  made["distinct_release"] = tally.distinct[kRelease];
+  made["distinct_banish"] = tally.distinct[kBanish];
+  made["max_memory_bytes"] = tally.max_memory_bytes;
+  made["memory_bytes"] = machine.memory_bytes();
+  made["clock_ns"] = machine.clock_ns();
+  made["interval_lo_bytes"] = tally.fit_lo_bytes;
+  made["interval_hi_bytes"] = tally.fit_hi_bytes;
+  return made;
+}
+
+// Where a run stopped: op, request, memory, pending ops, pinned and evictable storages.
+py::object stop(const Machine& machine) {
+  if (machine.outcome() != Outcome::Oom && machine.outcome() != Outcome::Thrashed)
+    return py::none();
+  py::list pending;
+  for (std::size_t i = 0; i < machine.pending().size(); ++i) {
+    const Frame& frame = machine.pending()[i];
+    const Row held = machine.held(i);
+    pending.append(py::make_tuple(frame.op, frame.tensor, frame.first,
+                                  std::vector<Id>(held.begin(), held.end())));
+  }
+  std::vector<Id> pinned;
+  const Id tensors = static_cast<Id>(machine.table.residency.size());
+  for (Id id = 0; id < tensors; ++id)
+    if (machine.pinned(id) && machine.table.residency[id] != kAbsent) pinned.push_back(id);
+  const Bytes requested = machine.outcome() == Outcome::Oom ? machine.requested_bytes() : 0;
+  return py::make_tuple(machine.pending().back().op, requested, machine.memory_bytes(), pending,
+                        pinned, machine.pool.storages());
+}
+
+py::bytes text_of(const Machine& machine, std::size_t begin, std::size_t end) {
+  const std::size_t size = machine.tally.decisions.size();
+  return decisions_text(machine.tally.decisions, std::min(begin, size), std::min(end, size));
+}
+
+// What a finished run hands over.
+struct Finished {
+  std::shared_ptr<PreparedTrace> trace;  // kept for as long as the run looks into it
+  Run run;
+  Choices choices;
+};
+
+py::object score_object(const Score& score) {
+  switch (score.kind) {
+    case Score::kInteger: return py::int_(score.integer);
+    case Score::kReal: return py::float_(score.real);
+    case Score::kNothing: break;
+  }
+  return py::none();
+}
+
+py::list chosen(const Finished& done) {
+  py::list made;
+  for (const Score& score : done.choices.chosen) made.append(score_object(score));
+  return made;
+}
+
+py::list losers(const Finished& done) {
+  py::list rows;
+  std::size_t begin = 0;
+  for (std::size_t end : done.choices.losers_end) {
+    py::list row;
+    for (; begin < end; ++begin) {
+      const Candidate& loser = done.choices.losers[begin];
+      row.append(py::make_tuple(loser.storage, score_object(loser.score)));
+    }
+    rows.append(row);
+  }
+  return rows;
+}
+
+// A run that a Python policy decides: it stops whenever it needs a victim.
+struct Steps {
+  std::shared_ptr<PreparedTrace> trace;
+  Machine machine;
+
+  bool advance() {
+    py::gil_scoped_release unlocked;
+    machine.run([](const Machine&, Bytes) {});
+    return machine.wants_victim();
+  }
+
+  void evict(Id storage) {
+    if (!machine.wants_victim() || storage < 0 ||
+        static_cast<std::size_t>(storage) >= machine.table.residency.size() ||
+        !machine.pool.contains(storage))
+      throw std::invalid_argument("no such storage in the pool");
+    machine.evict_for_room(storage);
+  }
+
+  py::array_t<std::int64_t> column(const std::string& name) {
+    std::vector<std::int64_t> made;
+    const StorageTable& table = machine.table;
+    constexpr Ns no_limit = Ns{1} << 62;
+    const auto each = [&](auto value) {
+      for (Id id : machine.pool.slots())
+        if (id != kNone) made.push_back(value(id));
+    };
+    if (name == "storages")
+      each([&](Id id) { return static_cast<std::int64_t>(id); });
+    else if (name == "size_bytes")
+      each([&](Id id) { return table.size_bytes[id]; });
+    else if (name == "compute_ns")
+      each([&](Id id) { return table.compute_ns[id]; });
+    else if (name == "last_access_ns")
+      each([&](Id id) { return table.last_access_ns[id]; });
+    else if (name == "forward_ns")
+      each([&](Id id) { return machine.tracked.forward_ns(id, no_limit); });
+    else if (name == "backward_ns")
+      each([&](Id id) { return machine.tracked.backward_ns(id, no_limit); });
+    else if (name == "eq_ns")
+      each([&](Id id) { return machine.tracked.eq_ns(id, table); });
+    else if (name == "neighbourhood_ns")
+      each([&](Id id) { return machine.tracked.neighbourhood(id, table).cost_ns; });
+    else if (name == "neighbourhood_access_ns")
+      each([&](Id id) { return machine.tracked.neighbourhood(id, table).last_access_ns; });
+    else
+      throw std::invalid_argument("no such column");
+    return array(made);
+  }
+};
+
+struct Range {
+  std::shared_ptr<PreparedTrace> trace;
+  RunsBetween runs;
+  const Run* run = nullptr;
+
+  bool next() {
+    py::gil_scoped_release unlocked;
+    run = runs.next();
+    return run != nullptr;
+  }
+
+  const Machine& machine() const {
+    if (!run) throw std::invalid_argument("no run at hand");
+    return run->machine;
+  }
+};
+
+py::array_t<double> rounded(const Ints& numerators, const Ints& sizes, const Ints& staleness) {
+  const auto n = numerators.unchecked<1>();
+  const auto s = sizes.unchecked<1>();
+  const auto t = staleness.unchecked<1>();
+  py::array_t<double> made(n.shape(0));
+  auto out = made.mutable_unchecked<1>();
+  for (py::ssize_t i = 0; i < n.shape(0); ++i) out(i) = Quotient{n(i), s(i), t(i)}.rounded();
+  return made;
+}
+
+// Whether each quotient is at most the one after it, as doubles.
+py::array_t<bool> ordered(const Ints& numerators, const Ints& sizes, const Ints& staleness) {
+  const auto n = numerators.unchecked<1>();
+  const auto s = sizes.unchecked<1>();
+  const auto t = staleness.unchecked<1>();
+  py::array_t<bool> made(std::max<py::ssize_t>(n.shape(0) - 1, 0));
+  auto out = made.mutable_unchecked<1>();
+  for (py::ssize_t i = 0; i + 1 < n.shape(0); ++i)
+    out(i) = at_most({n(i), s(i), t(i)}, {n(i + 1), s(i + 1), t(i + 1)});
+  return made;
+}
+
+}  // namespace
+}  // namespace dtrdiag
+
+PYBIND11_MODULE(_native, module) {
+  using namespace dtrdiag;
+  module.doc() = "The compiled engine of dtrdiag.simulator; see dtrdiag/simulator/native.py.";
+  py::register_exception<Unsuitable>(module, "Unsuitable");
+  static py::exception<NeededAfterBanish> needed(module, "NeededAfterBanish");
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const NeededAfterBanish& error) {
+      py::set_error(needed, py::int_(error.tensor));
+    }
+  });
+
+  py::class_<PreparedTrace, std::shared_ptr<PreparedTrace>>(module, "Trace")
+      .def(py::init(&prepare))
+      .def_property_readonly("only_to_new", [](const PreparedTrace& trace) {
+        return trace.edges.only_to_new;
+      });
+
+  py::class_<Finished>(module, "Finished")
+      .def_property_readonly("totals", [](const Finished& done) { return totals(done.run.machine); })
+      .def_property_readonly("stop", [](const Finished& done) { return stop(done.run.machine); })
+      .def_property_readonly("victims", [](const Finished& done) { return array(done.choices.victims); })
+      .def_property_readonly("scores", &chosen)
+      .def_property_readonly("losers", &losers)
+      .def("text", [](const Finished& done, std::size_t begin, std::size_t end) {
+        return text_of(done.run.machine, begin, end);
+      });
+
+  module.def("run", [](std::shared_ptr<PreparedTrace> trace, std::optional<Bytes> budget_bytes,
+                       const std::string& dealloc, std::optional<Ns> remat_limit_ns,
+                       const std::string& cost, bool size, bool staleness, std::uint64_t seed,
+                       std::size_t candidates, bool scores, bool cached_regions) {
+    const Rules rules = rules_of(budget_bytes, dealloc, remat_limit_ns);
+    const Policy policy = policy_of(cost, size, staleness, seed, candidates, cached_regions);
+    py::gil_scoped_release unlocked;
+    auto done = std::make_unique<Finished>(Finished{trace, Run(*trace, rules, policy), {}});
+    done->run.finish(scores ? &done->choices : nullptr);
+    return done;
+  });
+
+  py::class_<Range>(module, "Range")
+      .def(py::init([](std::shared_ptr<PreparedTrace> trace, const std::string& dealloc,
+                       std::optional<Ns> remat_limit_ns, const std::string& cost, bool size,
+                       bool staleness, std::uint64_t seed, Bytes from_bytes, Bytes to_bytes) {
+        const Rules rules = rules_of(from_bytes, dealloc, remat_limit_ns);
+        const Policy policy = policy_of(cost, size, staleness, seed, 0, false);
+        return Range{trace, RunsBetween(*trace, rules, policy, from_bytes, to_bytes)};
+      }))
+      .def("next", &Range::next)
+      .def_property_readonly("budget_bytes", [](const Range& range) {
+        return range.runs.ran_at_bytes();
+      })
+      .def_property_readonly("totals", [](const Range& range) { return totals(range.machine()); })
+      .def_property_readonly("stop", [](const Range& range) { return stop(range.machine()); })
+      .def("text", [](const Range& range, std::size_t begin, std::size_t end) {
+        return text_of(range.machine(), begin, end);
+      });
+
+  py::class_<Steps>(module, "Steps")
+      .def(py::init([](std::shared_ptr<PreparedTrace> trace, std::optional<Bytes> budget_bytes,
+                       const std::string& dealloc, std::optional<Ns> remat_limit_ns, bool regions,
+                       bool classes, bool graph) {
+        const Rules rules = rules_of(budget_bytes, dealloc, remat_limit_ns);
+        Uses uses;
+        uses.regions = regions;
+        uses.classes = classes;
+        uses.graph = graph;
+        return Steps{trace, Machine(trace->arrays, trace->edges, rules, uses)};
+      }))
+      .def("advance", &Steps::advance)
+      .def("evict", &Steps::evict)
+      .def("column", &Steps::column)
+      .def_property_readonly("clock_ns", [](const Steps& steps) { return steps.machine.clock_ns(); })
+      .def_property_readonly("totals", [](const Steps& steps) { return totals(steps.machine); })
+      .def_property_readonly("stop", [](const Steps& steps) { return stop(steps.machine); })
+      .def("text", [](const Steps& steps, std::size_t begin, std::size_t end) {
+        return text_of(steps.machine, begin, end);
+      });
+
+  module.def("rounded", &rounded);
+  module.def("ordered", &ordered);
+}

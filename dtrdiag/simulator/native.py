@@ -1,0 +1,249 @@
+"""How a run is handed to the compiled engine, and how its answers come back.
+
+The engine follows the same rules as `machine.Machine` and the same names; `csrc/` holds it. It
+returns decisions, scores and counts. Where someone listens to events, the machine in Python runs
+the decisions once more and writes the events, so that a log has one author whichever engine ran.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import math
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from dtrdiag.errors import SimulationError
+from dtrdiag.ids import OpId, StorageId, TensorId
+from dtrdiag.simulator.config import PendingOp, RunConfig, Stop
+from dtrdiag.simulator.enginepool import EnginePool
+from dtrdiag.simulator.policies import Factors, Policy, PolicyFunction, draw
+from dtrdiag.simulator.pool import USES, SplitMix64
+from dtrdiag.simulator.scoring import Choice, choose_from
+from dtrdiag.trace.model import Trace
+
+try:
+    _native: Any = importlib.import_module("dtrdiag.simulator._native")
+except ImportError:
+    _native = None
+
+_TEXT_DECISIONS = 1 << 18
+_MOST_NS = (1 << 63) - 1
+
+
+class Unsuitable(Exception):  # noqa: N818 - a reason to take the other engine, not an error
+    """The run has figures that 64 bits may not hold; the Python engine takes any."""
+
+
+def available() -> bool:
+    """Whether the compiled engine was built in this installation."""
+    return _native is not None
+
+
+class Finished:
+    """What a run came to, by whichever object of the engine holds it.
+
+    Attributes:
+        totals: counts by the names of the fields of the `end` event, with `outcome`.
+        decisions_sha256: digest of all decisions.
+        seconds: how long it took.
+    """
+
+    def __init__(self, held: Any, started: float, choices: list[Choice] | None = None) -> None:
+        self._held = held
+        self._choices = choices
+        self.totals: dict[str, Any] = held.totals
+        self.decisions_sha256 = _digest(held, self.totals)
+        self.seconds = time.perf_counter() - started
+
+    def stop(self) -> Stop | None:
+        """Where the run stopped short; None if it did not."""
+        held = self._held.stop
+        if held is None:
+            return None
+        op, requested_bytes, memory_bytes, pending, pinned, evictable = held
+        return Stop(
+            OpId(op),
+            requested_bytes,
+            memory_bytes,
+            tuple(
+                PendingOp(OpId(op), TensorId(tensor), first, tuple(map(StorageId, locks)))
+                for op, tensor, first, locks in pending
+            ),
+            tuple(map(StorageId, pinned)),
+            tuple(map(StorageId, evictable)),
+        )
+
+    def chooser(self) -> RecordedChooser:
+        """A chooser that repeats the run's choices."""
+        if self._choices is not None:
+            return RecordedChooser(self._choices)
+        held = self._held
+        losers = iter(held.losers)  # none at all where none were asked for
+        return RecordedChooser(
+            Choice(
+                StorageId(victim),
+                score,
+                tuple((StorageId(storage), value) for storage, value in next(losers, ())),
+            )
+            for victim, score in zip(held.victims.tolist(), held.scores, strict=True)
+        )
+
+
+class RecordedChooser:
+    """Repeats choices that were made before, in order."""
+
+    def __init__(self, choices: Iterable[Choice]) -> None:
+        self._choices = iter(choices)
+
+    def called(self, inputs: Sequence[int], outputs: Sequence[int], fresh: Sequence[int]) -> None:
+        """Nothing to track."""
+
+    def became_resident(self, storages: Sequence[int]) -> None:
+        """Nothing to track."""
+
+    def evicted(self, storage: int) -> None:
+        """Nothing to track."""
+
+    def detached(self, storage: int) -> None:
+        """Nothing to track."""
+
+    def choose(self, pool: Iterable[int], clock_ns: int) -> Choice:
+        """The next choice, whatever the pool."""
+        return next(self._choices)
+
+
+def run(trace: Trace, config: RunConfig, policy: Policy, *, scores: bool) -> Finished:
+    """Run a trace.
+
+    Args:
+        trace: what the model asks for.
+        config: the rules.
+        policy: of the registry.
+        scores: also keep what `Finished.chooser` needs.
+
+    Raises:
+        PolicyError: the policy is a function that returns unusable scores.
+        SimulationError: the trace asks for something that the semantics does not define.
+        Unsuitable: see there.
+    """
+    prepared = _prepared(trace)
+    started = time.perf_counter()
+    rules = (config.budget_bytes, config.dealloc, _limit(trace, config))
+    if not built_in(policy):
+        return _run_function(trace, config, policy, _native.Steps(prepared, *rules, *(
+            use in policy.uses for use in USES)), started)  # fmt: skip
+    candidates = config.candidates if scores else 0
+    arguments = (*rules, *_policy(policy, config), candidates, scores, False)
+    return Finished(_call(trace, _native.run, prepared, *arguments), started)
+
+
+def _run_function(
+    trace: Trace, config: RunConfig, policy: Policy, steps: Any, started: float
+) -> Finished:
+    """A run that stops at each decision and asks a function in Python."""
+    rng = SplitMix64(config.seed)
+    choices: list[Choice] = []
+    while _call(trace, steps.advance):
+        pool = EnginePool(steps, policy, rng)
+        answer = cast(PolicyFunction, policy.score)(pool)
+        choice = choose_from(pool.storages, answer, config.candidates, policy.name)
+        choices.append(choice)
+        steps.evict(choice.storage)
+    return Finished(steps, started, choices)
+
+
+def runs_between(
+    trace: Trace, config: RunConfig, policy: Policy, from_bytes: int, to_bytes: int
+) -> Iterator[tuple[int, Finished]]:
+    """Runs at ascending budgets, as `intervals.runs_between`, each from where it parts.
+
+    For built-in policies (`built_in`).
+
+    Yields:
+        A budget, and what the run at it came to; the latter must be read before the next.
+
+    Raises:
+        as `run`.
+    """
+    prepared = _prepared(trace)
+    runs = _native.Range(prepared, config.dealloc, _limit(trace, config),
+                         *_policy(policy, config), from_bytes, to_bytes)  # fmt: skip
+    started = time.perf_counter()
+    while _call(trace, runs.next):
+        yield runs.budget_bytes, Finished(runs, started)
+        started = time.perf_counter()
+
+
+def built_in(policy: Policy) -> bool:
+    """Whether the engine knows the policy by itself, without asking a function."""
+    return isinstance(policy.score, Factors) or policy.score is draw
+
+
+def _policy(policy: Policy, config: RunConfig) -> tuple[str, bool, bool, int]:
+    score = policy.score
+    if isinstance(score, Factors):
+        return score.cost, score.size, score.staleness, config.seed
+    return "random", False, False, config.seed
+
+
+def _limit(trace: Trace, config: RunConfig) -> int | None:
+    """The most remat cost that is not too much."""
+    if config.overhead_limit is None:
+        return None
+    limit = math.floor(trace.baseline_cost_ns * (config.overhead_limit - 1))
+    return limit if limit < _MOST_NS else None
+
+
+def _call(trace: Trace, function: Any, *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except _native.Unsuitable as error:
+        raise Unsuitable(str(error)) from None
+    except _native.NeededAfterBanish as error:
+        raise needed_after_banish(trace, int(error.args[0])) from None
+
+
+def needed_after_banish(trace: Trace, tensor: int) -> SimulationError:
+    """The error of a tensor that is used after its storage was freed for good."""
+    return SimulationError(
+        f"{trace.tensor_name[tensor]!r} is needed after its storage was banished: the trace uses "
+        "a tensor after its last release, which dealloc banish does not allow",
+        path=trace.path,
+    )
+
+
+def _digest(held: Any, totals: dict[str, Any]) -> str:
+    """SHA-256 of the text of all decisions."""
+    sha256 = hashlib.sha256()
+    names = ("computes", "remats", "evictions_pressure", "evictions_release", "evictions_banish")
+    for begin in range(0, sum(totals[name] for name in names), _TEXT_DECISIONS):
+        sha256.update(held.text(begin, begin + _TEXT_DECISIONS))
+    return sha256.hexdigest()
+
+
+def _prepared(trace: Trace) -> Any:
+    """The engine's own form of a trace, kept for as long as the trace."""
+    prepared = _traces.get(id(trace))
+    if prepared is None:
+        try:
+            prepared = _native.Trace(
+                trace.op_cost_ns,
+                trace.input_start,
+                trace.input_tensor,
+                trace.output_start,
+                trace.tensor_storage,
+                trace.tensor_size_bytes,
+                trace.step_kind,
+                trace.step_operand,
+            )
+        except _native.Unsuitable as error:
+            raise Unsuitable(str(error)) from None
+        _traces[id(trace)] = prepared
+        weakref.finalize(trace, _traces.pop, id(trace), None)
+    return prepared
+
+
+_traces: dict[int, Any] = {}
