@@ -5,6 +5,7 @@
 #pragma once
 
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "storage_graph.hpp"
@@ -14,10 +15,15 @@ namespace dtrdiag {
 
 class EquivalenceClasses {
  public:
-  explicit EquivalenceClasses(std::size_t tensors) : class_of_(tensors, kNone) {}
+  // `edges_stay`: no storage is ever detached, so every edge between storages that are there exists.
+  EquivalenceClasses(const Edges& edges, std::size_t tensors, bool edges_stay)
+      : edges_(&edges), edges_stay_(edges_stay), class_of_(tensors, kNone), nearby_(tensors) {}
 
   void called(const std::vector<Id>& fresh) {
-    for (Id storage : fresh) class_of_[storage] = node(0);
+    for (Id storage : fresh) {
+      class_of_[storage] = node();
+      neighbours_changed(storage);
+    }
   }
 
   void became_resident(const std::vector<Id>& storages, const StorageTable& table) {
@@ -25,40 +31,75 @@ class EquivalenceClasses {
       if (class_of_[storage] == kNone) continue;
       value_ns_[root(class_of_[storage])] -= table.compute_ns[storage];
       class_of_[storage] = kNone;
+      neighbours_changed(storage);
     }
   }
 
+  // Join the classes of the non-resident neighbours, and add the storage.
   void evicted(Id storage, const StorageGraph& graph, const StorageTable& table) {
-    const Id own = node(table.compute_ns[storage]);
-    class_of_[storage] = own;
+    Id joined = kNone;
     each_near(storage, graph, table, [&](Id neighbour) {
       const Id other = root(class_of_[neighbour]);
-      if (other == own) return;
-      above_[other] = own;
-      value_ns_[own] += value_ns_[other];
+      joined = joined == kNone ? other : join(joined, other);
     });
+    if (joined == kNone) joined = node();
+    value_ns_[joined] += table.compute_ns[storage];
+    ++weight_[joined];
+    class_of_[storage] = joined;
+    neighbours_changed(storage);
   }
 
   // Compute plus the values of the distinct classes next to a storage.
   Ns sum_ns(Id storage, const StorageGraph& graph, const StorageTable& table) {
+    Nearby& nearby = nearby_[storage];
+    if (!edges_stay_ || !still_roots(nearby)) find_nearby(storage, nearby, graph, table);
     Ns total_ns = table.compute_ns[storage];
+    if (nearby.count <= kRemembered) {
+      for (int i = 0; i < nearby.count; ++i) total_ns += value_ns_[nearby.roots[i]];
+    } else {
+      for (Id other : roots_) total_ns += value_ns_[other];
+    }
+    return total_ns;
+  }
+
+ private:
+  static constexpr int kRemembered = 3;
+  static constexpr int kUnknown = 127;
+
+  // The distinct classes next to a storage, remembered until a neighbour comes or goes.
+  struct Nearby {
+    Id roots[kRemembered] = {};
+    std::int32_t count = kUnknown;  // `kUnknown` also where there are more than can be remembered
+  };
+
+  bool still_roots(const Nearby& nearby) const {
+    if (nearby.count > kRemembered) return false;
+    for (int i = 0; i < nearby.count; ++i)
+      if (above_[nearby.roots[i]] != nearby.roots[i]) return false;
+    return true;
+  }
+
+  void find_nearby(Id storage, Nearby& nearby, const StorageGraph& graph,
+                   const StorageTable& table) {
     roots_.clear();
     each_near(storage, graph, table, [&](Id neighbour) {
       const Id other = root(class_of_[neighbour]);
       for (Id known : roots_)
         if (known == other) return;
       roots_.push_back(other);
-      total_ns += value_ns_[other];
     });
-    return total_ns;
+    nearby.count = kUnknown;
+    if (roots_.size() > kRemembered) return;
+    nearby.count = static_cast<std::int32_t>(roots_.size());
+    for (std::size_t i = 0; i < roots_.size(); ++i) nearby.roots[i] = roots_[i];
   }
 
- private:
-  Id node(Ns value_ns) {
+  Id node() {
     if (above_.size() >= static_cast<std::size_t>(std::numeric_limits<Id>::max()))
       throw Unsuitable("more than 2**31 classes");
     above_.push_back(static_cast<Id>(above_.size()));
-    value_ns_.push_back(value_ns);
+    value_ns_.push_back(0);
+    weight_.push_back(1);
     return above_.back();
   }
 
@@ -67,10 +108,26 @@ class EquivalenceClasses {
     return node;
   }
 
-  // Non-resident neighbours; one that is both parent and child comes twice.
+  Id join(Id a, Id b) {
+    if (a == b) return a;
+    if (weight_[a] < weight_[b]) std::swap(a, b);
+    above_[b] = a;
+    value_ns_[a] += value_ns_[b];
+    weight_[a] += weight_[b];
+    return a;
+  }
+
+  // Non-resident neighbours; one that is both parent and child comes twice. A storage is in a class
+  // from its creation on while it is not resident.
   template <class Visit>
-  static void each_near(Id storage, const StorageGraph& graph, const StorageTable& table,
-                        Visit visit) {
+  void each_near(Id storage, const StorageGraph& graph, const StorageTable& table, Visit visit) {
+    if (edges_stay_) {
+      for (Id other : edges_->children.of(storage))
+        if (class_of_[other] != kNone) visit(other);
+      for (Id other : edges_->parents.of(storage))
+        if (class_of_[other] != kNone) visit(other);
+      return;
+    }
     const auto absent = [&](Id other) {
       if (table.residency[other] == kAbsent) visit(other);
     };
@@ -78,9 +135,18 @@ class EquivalenceClasses {
     graph.each_parent(storage, absent);
   }
 
-  std::vector<Id> class_of_;  // [tensors] node of each non-resident storage
-  std::vector<Id> above_;     // union-find
-  std::vector<Ns> value_ns_;  // value of each class, valid at its root
+  void neighbours_changed(Id storage) {
+    for (Id other : edges_->children.of(storage)) nearby_[other].count = kUnknown;
+    for (Id other : edges_->parents.of(storage)) nearby_[other].count = kUnknown;
+  }
+
+  const Edges* edges_;
+  bool edges_stay_;
+  std::vector<Id> class_of_;          // [tensors] node of each non-resident storage
+  std::vector<Nearby> nearby_;        // [tensors]
+  std::vector<Id> above_;             // union-find
+  std::vector<Ns> value_ns_;          // value of each class, valid at its root
+  std::vector<std::int64_t> weight_;  // how much was ever added to each class
   std::vector<Id> roots_;
 };
 
