@@ -15,9 +15,10 @@ namespace dtrdiag {
 
 class EquivalenceClasses {
  public:
-  // `edges_stay`: no storage is ever detached, so every edge between storages that are there exists.
-  EquivalenceClasses(const Edges& edges, std::size_t tensors, bool edges_stay)
-      : edges_(&edges), edges_stay_(edges_stay), class_of_(tensors, kNone), nearby_(tensors) {}
+  // `edges_last`: edges come with their child and never go, so every edge between storages that are
+  // there exists.
+  EquivalenceClasses(const Edges& edges, std::size_t tensors, bool edges_last)
+      : edges_(&edges), edges_last_(edges_last), class_of_(tensors, kNone), nearby_(tensors) {}
 
   void called(const std::vector<Id>& fresh) {
     for (Id storage : fresh) {
@@ -52,7 +53,7 @@ class EquivalenceClasses {
   // Compute plus the values of the distinct classes next to a storage.
   Ns sum_ns(Id storage, const StorageGraph& graph, const StorageTable& table) {
     Nearby& nearby = nearby_[storage];
-    if (!edges_stay_ || !still_roots(nearby)) find_nearby(storage, nearby, graph, table);
+    if (!edges_last_ || !still_roots(nearby)) find_nearby(storage, nearby, graph, table);
     Ns total_ns = table.compute_ns[storage];
     if (nearby.count <= kRemembered) {
       for (int i = 0; i < nearby.count; ++i) total_ns += value_ns_[nearby.roots[i]];
@@ -121,7 +122,7 @@ class EquivalenceClasses {
   // from its creation on while it is not resident.
   template <class Visit>
   void each_near(Id storage, const StorageGraph& graph, const StorageTable& table, Visit visit) {
-    if (edges_stay_) {
+    if (edges_last_) {
       for (Id other : edges_->children.of(storage))
         if (class_of_[other] != kNone) visit(other);
       for (Id other : edges_->parents.of(storage))
@@ -141,7 +142,7 @@ class EquivalenceClasses {
   }
 
   const Edges* edges_;
-  bool edges_stay_;
+  bool edges_last_;
   std::vector<Id> class_of_;          // [tensors] node of each non-resident storage
   std::vector<Nearby> nearby_;        // [tensors]
   std::vector<Id> above_;             // union-find

@@ -31,7 +31,7 @@ class Tracked {
   Tracked(const Edges& edges, std::size_t tensors, Uses uses, bool edges_stay) {
     if (!(uses.regions || uses.classes || uses.graph)) return;
     graph_.emplace(edges);
-    if (uses.classes) classes_.emplace(edges, tensors, edges_stay);
+    if (uses.classes) classes_.emplace(edges, tensors, edges_stay && edges.only_to_new);
     if (uses.regions) {
       if (edges.only_to_new && edges_stay && !uses.cached_regions)
         fresh_.emplace(edges, tensors);
