@@ -38,6 +38,7 @@ from dtrdiag.cli.replay import replay
 from dtrdiag.cli.run import run
 from dtrdiag.cli.streams import drop, drop_output, one_line, printable
 from dtrdiag.cli.sweep import sweep
+from dtrdiag.cli.verify import verify
 from dtrdiag.errors import DtrdiagError, SubscriberError
 
 PROGRAM = "dtrdiag"
@@ -54,6 +55,7 @@ VERBS: dict[str, Callable[..., None] | typer.Typer] = {
     "oom": oom,
     "diff": diff,
     "replay": replay,
+    "verify": verify,
     "graph": graph,
     "doctor": doctor,
 }

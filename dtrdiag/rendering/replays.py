@@ -10,6 +10,7 @@ import networkx as nx
 from rich.table import Table
 from rich.text import Text
 
+from dtrdiag import checker
 from dtrdiag.analyses.graph import STATES
 from dtrdiag.events import Event, encode
 from dtrdiag.log import Problem, Replay, Verification
@@ -29,7 +30,7 @@ def verification_words(found: Verification) -> list[str]:
     return [f"The log breaks rules: {problems} in {count(found.events, 'event')} read, {shape}."]
 
 
-def problems_table(problems: Iterable[Problem]) -> Table:
+def problems_table(problems: Iterable[Problem | checker.Problem]) -> Table:
     """The rules that a log breaks, one problem a row."""
     table = Table()
     table.add_column("seq", justify="right")
