@@ -1,17 +1,22 @@
-"""``dtrdiag verify``: is a log a true record of a run of its trace?"""
+"""``dtrdiag verify``: is a log a true record of a run of its trace, and is a map true?"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
-from dtrdiag.checker import Checker, check
+from dtrdiag.checker import Problem, check
 from dtrdiag.cli.options import Json
 from dtrdiag.cli.output import print_json, print_sentences, print_table
+from dtrdiag.cli.policyfile import load_policy_file
 from dtrdiag.cli.sources import load_trace
+from dtrdiag.errors import UsageError
+from dtrdiag.experiments.map_check import check_map
+from dtrdiag.experiments.map_files import is_saved_map, read_map
 from dtrdiag.log import open_log
-from dtrdiag.rendering.checks import checked_words
+from dtrdiag.rendering.checks import checked_map_words, checked_words
 from dtrdiag.rendering.replays import problems_table
 
 VERIFY_SCHEMA = "dtrdiag.verify/1"
@@ -19,40 +24,68 @@ CHECK_FAILED = 1
 
 
 def verify(
-    log: Annotated[str, typer.Argument(metavar="LOG", help="Saved event log.")],
+    source: Annotated[str, typer.Argument(metavar="LOG|MAP", help="Saved event log, or map.")],
     trace: Annotated[
         str, typer.Option(metavar="TRACE", help="The trace that was run.", show_default=False)
     ],
     scores: Annotated[
         bool, typer.Option("--scores", help="Check that each victim is the policy's choice, too.")
     ] = False,
+    sample: Annotated[
+        int | None, typer.Option(metavar="N", help="Intervals of a map to run again (all).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Seed of the sample (0).")] = None,
+    policy_file: Annotated[
+        str | None, typer.Option(metavar="FILE.py", help="Policies that a map was made with.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Check a log against its trace, apart from the code that wrote it.
+    """Check a log or a map against its trace, apart from the code that made it.
 
-    Exit status 1 if the log is not what a run of the trace under its rules has to give, or is cut.
+    Exit status 1 if the log is not what a run of the trace under its rules has to give, or is cut;
+    or if the map has gaps, or runs at the ends of an interval give something else.
     """
-    reader = open_log(log)
+    if is_saved_map(source):
+        if policy_file is not None:
+            load_policy_file(policy_file)
+        _verify_map(source, trace, sample, seed or 0, scores, json)
+        return
+    of_maps = {"--sample": sample, "--seed": seed, "--policy-file": policy_file}
+    for name, value in of_maps.items():
+        if value is not None:
+            raise UsageError(f"{name} applies to a map, not to an event log", path=source)
+    reader = open_log(source)
     found = check(reader, load_trace(trace), scores=scores)
-    if json:
-        print_json(_document(found))
-    else:
-        print_sentences(checked_words(found, reader.header.policy))
-        if found.problems:
-            print_table(problems_table(found.problems))
-    if found.problems:
-        raise typer.Exit(CHECK_FAILED)
+    facts = {"events": found.events, "complete": found.complete, "scores": scores}
+    _answer(found.problems, facts, checked_words(found, reader.header.policy), json)
 
 
-def _document(found: Checker) -> dict[str, object]:
-    return {
-        "schema": VERIFY_SCHEMA,
-        "ok": not found.problems,
+def _verify_map(
+    path: str, trace: str, sample: int | None, seed: int, scores: bool, json: bool
+) -> None:
+    saved = read_map(path)
+    found = check_map(saved, load_trace(trace), sample=sample, seed=seed, scores=scores)
+    facts = {
         "events": found.events,
         "complete": found.complete,
-        "scores": found.scores,
-        "problems": [
-            {"seq": problem.seq, "rule": problem.rule, "message": problem.message}
-            for problem in found.problems
-        ],
+        "scores": scores,
+        "intervals": found.intervals,
+        "sampled": found.sampled,
+        "seed": seed,
     }
+    _answer(found.problems, facts, checked_map_words(found, saved.resolution_bytes), json)
+
+
+def _answer(
+    problems: Sequence[Problem], facts: dict[str, Any], words: list[str], json: bool
+) -> None:
+    if json:
+        listed = [{"seq": p.seq, "rule": p.rule, "message": p.message} for p in problems]
+        answer = {"schema": VERIFY_SCHEMA, "ok": not problems, **facts, "problems": listed}
+        print_json(answer)
+    else:
+        print_sentences(words)
+        if problems:
+            print_table(problems_table(problems))
+    if problems:
+        raise typer.Exit(CHECK_FAILED)

@@ -1,10 +1,36 @@
-"""What is said of a log that was checked against its trace?"""
+"""What is said of a log, or a map, that was checked against its trace?"""
 
 from __future__ import annotations
 
-from dtrdiag.checker import MAX_PROBLEMS, Checker
+from typing import Protocol
+
+from dtrdiag.checker import MAX_PROBLEMS, Checker, Problem
 from dtrdiag.checkerscores import CHECKED_POLICIES
 from dtrdiag.rendering.units import count, plain_name
+
+
+class CheckedMap(Protocol):
+    """What came of checking a map."""
+
+    @property
+    def intervals(self) -> int:
+        """How many the map has."""
+
+    @property
+    def sampled(self) -> int:
+        """How many of them were run again."""
+
+    @property
+    def events(self) -> int:
+        """Events that were checked."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the map has no gaps."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong."""
 
 
 def checked_words(found: Checker, policy: str) -> list[str]:
@@ -31,4 +57,23 @@ def checked_words(found: Checker, policy: str) -> list[str]:
             f"Victims were taken from the log; those of policy {name}, which is not one of "
             "dtrdiag's, cannot be checked."
         )
+    return words
+
+
+def checked_map_words(found: CheckedMap, resolution_bytes: int | None) -> list[str]:
+    """Whether a map is true, and what that does not cover.
+
+    Args:
+        found: what the check came to.
+        resolution_bytes: of a map that was sampled; None: an exact one.
+    """
+    events = count(found.events, "event")
+    again = f"{found.sampled:,} of {count(found.intervals, 'interval')} run again at both ends"
+    if found.problems:
+        return [f"The map is wrong: {count(len(found.problems), 'problem')}; {again}, {events}."]
+    words = [f"The map is true as far as it was checked: {again}, {events} checked."]
+    if found.complete:
+        words.append("It holds every budget of its range.")
+    elif resolution_bytes is not None:
+        words.append("It was sampled, so budgets between its intervals are unknown.")
     return words

@@ -64,7 +64,7 @@ def test_bundled_traces(name, policy, dealloc):
     passes(bundled(name), at_ratio(bundled(name), policy, dealloc, 0.6, 1.2))
 
 
-@pytest.mark.xfail(reason="classes of a banished storage that came back are out of date", strict=True)
+@pytest.mark.xfail(strict=True, reason="classes next to a storage that came back are out of date")
 def test_classes_around_a_storage_that_came_back_after_it_was_banished():
     events = at_ratio(bundled("tree-4"), "eq+size", "banish", 0.6, 1.5)
     assert check(events, bundled("tree-4"), scores=True).problems == []

@@ -98,3 +98,96 @@ def test_bad_input_is_refused_in_one_line(refuses, here, small, chain_lines):
     assert "an event log (of a run), not a trace" in refuses("verify", small, "--trace", small)
     (here / "empty.jsonl").write_bytes(b"")
     assert "an empty file" in refuses("verify", "empty.jsonl", *CHAIN)
+
+
+@pytest.fixture
+def chain_map(answers, here):
+    answers("map", "chain-64", "--from", "0.2", "--to", "0.25", "-j", "1", "-o", "map.json")
+    return here / "map.json"
+
+
+def with_interval(path, at, **changes):
+    """Alter one interval of a map in place."""
+    document = json.loads(path.read_text())
+    document["intervals"][at].update(changes)
+    path.write_text(json.dumps(document))
+    return document["intervals"]
+
+
+def test_our_maps_are_accepted(answers, chain_map):
+    found = answers("verify", chain_map, *CHAIN, "--scores", "--json").json
+    assert (found["ok"], found["complete"], found["problems"]) == (True, True, [])
+    assert found["sampled"] == found["intervals"] > 2
+    sample = ("--sample", "2", "--seed", "5")
+    few = answers("verify", chain_map, *CHAIN, *sample, "--json").json
+    assert (few["ok"], few["sampled"], few["seed"]) == (True, 2, 5)
+    assert few["events"] < found["events"]
+    said = answers("verify", chain_map, *CHAIN, *sample).out
+    assert "2 of " in said
+    assert "It holds every budget of its range" in said
+
+
+def test_a_map_in_parquet_is_accepted(answers, here):
+    asked = ("map", "chain-64", "--from", "0.2", "--to", "0.22", "-j", "1", "-o", "map.parquet")
+    answers(*asked)
+    assert answers("verify", "map.parquet", *CHAIN, "--json").json["ok"]
+
+
+def test_a_sampled_map_says_that_it_has_gaps(answers):
+    asked = ("map", "chain-64", "--from", "0.2", "--to", "0.4", "--resolution", "0.1", "-j", "1")
+    answers(*asked, "-o", "map.json")
+    found = answers("verify", "map.json", *CHAIN, "--json").json
+    assert (found["ok"], found["complete"]) == (True, False)
+    assert "It was sampled" in answers("verify", "map.json", *CHAIN).out
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("outcome", "oom", "end"),
+        ("remats", 1, "counts"),
+        ("decisions_sha256", "0" * 64, "digest"),
+    ],
+)
+def test_a_wrong_interval_is_found_by_running_it(dtrdiag, chain_map, field, value, rule):
+    with_interval(chain_map, 1, **{field: value})
+    found = dtrdiag("verify", chain_map, *CHAIN, "--json")
+    assert found.status == 1
+    assert {(p["seq"], p["rule"]) for p in found.json["problems"]} == {(1, rule)}
+
+
+def test_an_interval_that_ends_a_byte_early_leaves_a_gap(dtrdiag, chain_map):
+    intervals = json.loads(chain_map.read_text())["intervals"]
+    high = intervals[0]["hi"] - 1
+    with_interval(chain_map, 0, hi=high)
+    found = dtrdiag("verify", chain_map, *CHAIN, "--json")
+    assert found.status == 1
+    assert found.json["complete"] is False
+    assert {p["rule"] for p in found.json["problems"]} == {"complete", "interval"}
+    message = f"no interval holds the budgets from {high} to {high} bytes"
+    assert message in [p["message"] for p in found.json["problems"]]
+
+
+def test_an_interval_that_reaches_into_the_next_is_refused(refuses, chain_map):
+    intervals = json.loads(chain_map.read_text())["intervals"]
+    with_interval(chain_map, 0, hi=intervals[0]["hi"] + 1)
+    assert "disagree" in refuses("verify", chain_map, *CHAIN)
+
+
+def test_neighbours_that_make_the_same_decisions_are_one(dtrdiag, chain_map):
+    intervals = json.loads(chain_map.read_text())["intervals"]
+    with_interval(chain_map, 1, decisions_sha256=intervals[0]["decisions_sha256"])
+    found = dtrdiag("verify", chain_map, *CHAIN, "--sample", "1", "--json")
+    assert found.status == 1
+    assert "neighbours" in {p["rule"] for p in found.json["problems"]}
+
+
+def test_the_map_of_another_trace(dtrdiag, chain_map):
+    found = dtrdiag("verify", chain_map, *RECURRENT, "--json")
+    assert found.status == 1
+    assert [p["rule"] for p in found.json["problems"]] == ["trace"]
+
+
+def test_what_does_not_apply_is_refused(refuses, small, chain_map):
+    assert "--sample applies to a map" in refuses("verify", small, *CHAIN, "--sample", "2")
+    assert "at least 1 interval" in refuses("verify", chain_map, *CHAIN, "--sample", "0")

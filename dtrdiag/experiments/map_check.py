@@ -1,0 +1,140 @@
+"""Is a map true: contiguous, complete, and each interval what the runs at its ends come to?
+
+An interval is checked by running the trace again at its lowest and its highest budget, with every
+event of both runs checked by `dtrdiag.checker`, which knows nothing of the simulator, and what they
+come to compared with the map. A wrong map, a wrong run and a wrong log are told apart by the rule.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import attrs
+
+from dtrdiag.checker import MAX_PROBLEMS, Checker, Problem
+from dtrdiag.errors import UsageError
+from dtrdiag.events.records import End
+from dtrdiag.experiments.map_files import SavedMap
+from dtrdiag.experiments.outcomes import Outcome
+from dtrdiag.hooks import Hooks
+from dtrdiag.simulator import RunConfig, simulate
+from dtrdiag.trace import Trace
+
+
+@attrs.frozen
+class MapCheck:
+    """What came of checking a map.
+
+    Attributes:
+        intervals: how many the map has.
+        sampled: how many of them were run again.
+        events: events that were checked.
+        complete: whether the map has no gaps.
+        scores: whether the victims were compared with the policy's choices.
+        problems: at most `MAX_PROBLEMS`; their `seq` is the position of the interval in the map,
+            counted from 0.
+    """
+
+    intervals: int
+    sampled: int
+    events: int
+    complete: bool
+    scores: bool
+    problems: tuple[Problem, ...]
+
+
+def check_map(
+    saved: SavedMap, trace: Trace, *, sample: int | None = None, seed: int = 0, scores: bool = False
+) -> MapCheck:
+    """Check a map against its trace.
+
+    Args:
+        saved: the map.
+        trace: the trace that it is of.
+        sample: how many intervals to run again, drawn with `seed`; None: all.
+        seed: of the draw.
+        scores: compare the victims of these runs with the policy's choices.
+
+    Raises:
+        UsageError: the sample is below 1; `scores`, and the policy is not one of dtrdiag's.
+        DtrdiagError: of a run that fails.
+    """
+    if sample is not None and sample < 1:
+        raise UsageError(f"a sample must have at least 1 interval, not {sample}")
+    rows = list(saved.outcomes)
+    if saved.definition["trace_sha256"] != trace.sha256:
+        return MapCheck(len(rows), 0, 0, False, scores, (Problem(0, "trace", "of another trace"),))
+    problems = list(_shape(saved, rows))
+    complete = not saved.outcomes.gaps(saved.from_bytes, saved.to_bytes)
+    drawn: Sequence[int] = range(len(rows))
+    if sample is not None and sample < len(rows):
+        drawn = sorted(random.Random(seed).sample(drawn, sample))
+    events = checked = 0
+    for at in drawn:
+        if len(problems) >= MAX_PROBLEMS:
+            break
+        for budget_bytes in _ends(rows[at].end):
+            count, found = _run_again(trace, rows[at], budget_bytes, scores)
+            events += count
+            problems += [attrs.evolve(problem, seq=at) for problem in found]
+        checked += 1
+    return MapCheck(len(rows), checked, events, complete, scores, tuple(problems[:MAX_PROBLEMS]))
+
+
+def _shape(saved: SavedMap, rows: Sequence[Outcome]) -> Iterator[Problem]:
+    """What the intervals themselves tell."""
+    for at, (lower, upper) in enumerate(pairwise(rows), start=1):
+        if lower.end.decisions_sha256 == upper.end.decisions_sha256:
+            message = "makes the same decisions as the interval below it, so the two are one"
+            yield Problem(at, "neighbours", message)
+    if saved.resolution_bytes is None:
+        for low, high in saved.outcomes.gaps(saved.from_bytes, saved.to_bytes):
+            after = sum(row.end.interval_lo_bytes < low for row in rows)
+            message = f"no interval holds the budgets from {low} to {high} bytes"
+            yield Problem(after, "complete", message)
+
+
+def _ends(end: End) -> list[int | None]:
+    """The lowest and the highest budget of an interval; None: unlimited."""
+    low = max(end.interval_lo_bytes, 1)
+    high = None if end.interval_hi_bytes is None else end.interval_hi_bytes - 1
+    return [low] if high == low else [low, high]
+
+
+def _run_again(
+    trace: Trace, row: Outcome, budget_bytes: int | None, scores: bool
+) -> tuple[int, list[Problem]]:
+    """Events of one run, and what is wrong with it or with the row."""
+    header = row.header
+    rules = RunConfig(
+        header.policy,
+        budget_bytes,
+        dealloc=header.dealloc,
+        overhead_limit=header.overhead_limit,
+        seed=header.seed,
+    )
+    checker = Checker(trace, scores=scores)
+    hooks = Hooks()
+    hooks.subscribe(checker.feed)
+    end = simulate(trace, rules, hooks).end
+    checker.finish()
+    where = "unlimited" if budget_bytes is None else f"at {budget_bytes} bytes"
+    problems = [
+        attrs.evolve(found, message=f"event {found.seq} of the run {where}: {found.message}")
+        for found in checker.problems
+    ]
+    for field in attrs.fields(End):
+        if field.name not in ("seq", "extra"):
+            found, mapped = getattr(end, field.name), getattr(row.end, field.name)
+            if found != mapped:
+                message = f"{field.name} is {mapped} in the map, and {found} in the run {where}"
+                problems.append(Problem(0, _rule_of(field.name), message))
+    return checker.events, problems
+
+
+def _rule_of(field: str) -> str:
+    if field.startswith("interval"):
+        return "interval"
+    return {"outcome": "end", "decisions_sha256": "digest"}.get(field, "counts")
