@@ -15,7 +15,7 @@ def record_run():
         events = []
         hooks = Hooks()
         hooks.subscribe(events.append)
-        simulate(trace, RunConfig(engine="python", **config), hooks)
+        simulate(trace, RunConfig(**{"engine": "python", **config}), hooks)
         return events
 
     return record
