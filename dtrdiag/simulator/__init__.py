@@ -1,5 +1,6 @@
 """The simulator: `simulate` runs a trace under a policy and a budget, as simrd would."""
 
+from dtrdiag.simulator.columnar import simulate_in_columns
 from dtrdiag.simulator.config import (
     DEALLOCS,
     DEFAULT_OVERHEAD_LIMIT,
@@ -36,5 +37,6 @@ __all__ = [
     "policy",
     "runs_between",
     "simulate",
+    "simulate_in_columns",
     "unregister",
 ]

@@ -16,9 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from dtrdiag.errors import SimulationError
+from dtrdiag.events.columns import EventColumns
 from dtrdiag.ids import OpId, StorageId, TensorId
 from dtrdiag.simulator.config import PendingOp, RunConfig, Stop
 from dtrdiag.simulator.enginepool import EnginePool
+from dtrdiag.simulator.eventcolumns import column_of_number, columns_from, names_column
 from dtrdiag.simulator.policies import Factors, Policy, PolicyFunction, draw
 from dtrdiag.simulator.pool import USES, SplitMix64
 from dtrdiag.simulator.scoring import Choice, choose_from
@@ -129,7 +131,7 @@ def run(trace: Trace, config: RunConfig, policy: Policy, *, scores: bool) -> Fin
         SimulationError: the trace asks for something that the semantics does not define.
         Unsuitable: see there.
     """
-    prepared = _prepared(trace)
+    prepared = prepare(trace)
     started = time.perf_counter()
     rules = (config.budget_bytes, config.dealloc, _limit(trace, config))
     if not built_in(policy):
@@ -168,13 +170,49 @@ def runs_between(
     Raises:
         as `run`.
     """
-    prepared = _prepared(trace)
+    prepared = prepare(trace)
     runs = _native.Range(prepared, config.dealloc, _limit(trace, config),
                          *_policy(policy, config), from_bytes, to_bytes)  # fmt: skip
     started = time.perf_counter()
     while _call(trace, runs.next):
         yield runs.budget_bytes, Finished(runs, started)
         started = time.perf_counter()
+
+
+class Logged:
+    """A run under a built-in policy whose events are taken in batches of columns.
+
+    Attributes:
+        held: the engine's own run, for `Finished`.
+        events: how many events were taken.
+    """
+
+    def __init__(self, trace: Trace, config: RunConfig, policy: Policy) -> None:
+        limit_ns = _limit(trace, config)
+        arguments = (*_policy(policy, config), config.candidates)
+        self.held = _native.Logged(
+            prepare(trace), config.budget_bytes, config.dealloc, limit_ns, *arguments
+        )
+        self.events = 0
+        self._trace = trace
+        limit = config.overhead_limit
+        self._names = names_column(trace.op_name)
+        self._limit = column_of_number(0 if limit is None else trace.baseline_cost_ns * (limit - 1))
+
+    def next(self, most_events: int) -> EventColumns:
+        """Go on until there are about so many events, and take them.
+
+        Raises:
+            as `run`.
+        """
+        arrays = _call(self._trace, self.held.next, most_events)
+        columns = columns_from(arrays, self._names, self._limit)
+        self.events += len(columns)
+        return columns
+
+    def finished(self) -> bool:
+        """Whether the run has ended; then no events are left."""
+        return bool(self.held.totals["outcome"] != "running")
 
 
 def built_in(policy: Policy) -> bool:
@@ -224,8 +262,12 @@ def _digest(held: Any, totals: dict[str, Any]) -> str:
     return sha256.hexdigest()
 
 
-def _prepared(trace: Trace) -> Any:
-    """The engine's own form of a trace, kept for as long as the trace."""
+def prepare(trace: Trace) -> Any:
+    """The engine's own form of a trace, kept for as long as the trace.
+
+    Raises:
+        Unsuitable: see there.
+    """
     prepared = _traces.get(id(trace))
     if prepared is None:
         try:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine.hpp"
+#include "event_arrays.hpp"
 
 namespace py = pybind11;
 
@@ -195,7 +196,7 @@ struct Steps {
         static_cast<std::size_t>(storage) >= machine.table.residency.size() ||
         !machine.pool.contains(storage))
       throw std::invalid_argument("no such storage in the pool");
-    machine.evict_for_room(storage);
+    machine.evict_for_room({storage, {}}, {});
   }
 
   py::array_t<std::int64_t> column(const std::string& name) {
@@ -227,6 +228,30 @@ struct Steps {
     else
       throw std::invalid_argument("no such column");
     return array(made);
+  }
+};
+
+// A run whose events are taken in batches.
+struct Logged {
+  std::shared_ptr<PreparedTrace> trace;
+  EventLog log;
+  Run run;
+
+  Logged(std::shared_ptr<PreparedTrace> prepared, const Rules& rules, const Policy& policy)
+      : trace(std::move(prepared)), log(trace->arrays), run(*trace, rules, policy) {
+    run.machine.log = &log;
+  }
+  Logged(const Logged&) = delete;
+  Logged& operator=(const Logged&) = delete;
+
+  py::dict next(std::size_t most_events) {
+    EventBatch batch;
+    {
+      py::gil_scoped_release unlocked;
+      run.finish(nullptr, most_events);
+      batch = log.take();
+    }
+    return arrays(std::move(batch));
   }
 };
 
@@ -312,6 +337,22 @@ PYBIND11_MODULE(_native, module) {
     done->run.finish(scores ? &done->choices : nullptr);
     return done;
   });
+
+  py::class_<Logged>(module, "Logged")
+      .def(py::init([](std::shared_ptr<PreparedTrace> trace, std::optional<Bytes> budget_bytes,
+                       const std::string& dealloc, std::optional<Ns> remat_limit_ns,
+                       const std::string& cost, bool size, bool staleness, std::uint64_t seed,
+                       std::size_t candidates) {
+        return std::make_unique<Logged>(
+            std::move(trace), rules_of(budget_bytes, dealloc, remat_limit_ns),
+            policy_of(cost, size, staleness, seed, candidates, false));
+      }))
+      .def("next", &Logged::next)
+      .def_property_readonly("totals", [](const Logged& run) { return totals(run.run.machine); })
+      .def_property_readonly("stop", [](const Logged& run) { return stop(run.run.machine); })
+      .def("text", [](const Logged& run, std::size_t begin, std::size_t end) {
+        return text_of(run.run.machine, begin, end);
+      });
 
   py::class_<Range>(module, "Range")
       .def(py::init([](std::shared_ptr<PreparedTrace> trace, const std::string& dealloc,

@@ -52,20 +52,22 @@ class Run {
         chooser_(policy.factors, policy.seed, policy.candidates),
         lists_losers_(policy.candidates > 0) {}
 
+  // Go on to the end, or until the log has so many events: then `machine.outcome()` is `Running`.
   template <class OnFailedCheck>
-  void finish(Choices* choices, OnFailedCheck on_failed_check) {
+  void finish(Choices* choices, OnFailedCheck on_failed_check, std::size_t most_events = 0) {
     for (;;) {
-      machine.run(on_failed_check);
+      if (!machine.wants_victim()) machine.run(on_failed_check);
       if (!machine.wants_victim()) return;
+      if (machine.log && most_events && machine.log->size() >= most_events) return;
       const Choice choice =
           chooser_.choose(machine.pool, machine.clock_ns(), machine.table, machine.tracked);
       if (choices) note(choice, *choices);
-      machine.evict_for_room(choice.storage);
+      machine.evict_for_room(choice, chooser_.losers());
     }
   }
 
-  void finish(Choices* choices) {
-    finish(choices, [](const Machine&, Bytes) {});
+  void finish(Choices* choices, std::size_t most_events = 0) {
+    finish(choices, [](const Machine&, Bytes) {}, most_events);
   }
 
   Machine machine;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "banishing.hpp"
+#include "event_log.hpp"
 #include "pool.hpp"
 #include "storage_table.hpp"
 #include "tally.hpp"
@@ -26,6 +27,7 @@ struct Frame {
   std::size_t found;     // inputs that were missing, as far as they are back and locked
   std::size_t missing;   // where its missing inputs begin in `Machine::missing_`
   std::size_t held;      // where the storages that it locked begin in `Machine::held_`
+  Seq seq;               // of its `materialise` event, if events are logged
 };
 
 enum class Outcome : std::uint8_t { Running, Ok, Oom, Thrashed };
@@ -69,9 +71,10 @@ class Machine {
   void run(OnFailedCheck on_failed_check);
 
   bool wants_victim() const { return wants_victim_; }
-  void evict_for_room(Id victim) {
+  void evict_for_room(const Choice& choice, const std::vector<Candidate>& losers) {
     wants_victim_ = false;
-    evict(victim, kPressure);
+    if (log) log->chosen(pending_.back().op, choice.score, pool.size(), losers);
+    evict(choice.storage, kPressure, checked_);
   }
 
   void set_budget(Bytes budget_bytes) { rules_.budget_bytes = budget_bytes; }
@@ -94,6 +97,7 @@ class Machine {
   Tally tally;
   Pool pool;
   Tracked tracked;
+  EventLog* log = nullptr;  // takes the events; null when nobody listens
 
  private:
   enum class Phase : std::uint8_t { Next, Called, Wanted };
@@ -106,23 +110,24 @@ class Machine {
   void release(Id tensor);
 
   // --- materialising
-  void push(Id tensor, bool first);
+  void push(Id tensor, bool first, Id for_op, Seq cause);
   Id next_missing(Frame& frame);
   void execute(const Frame& frame);
   void finish(const Frame& frame);
-  void give_back(Id storage);
+  void give_back(Id storage, Id op);
+  void stop(Outcome outcome);
 
   // --- locks, pins, evictions
-  void lock(Id storage);
-  void unlock(Id storage);
-  void pin(Id storage);
-  void evict(Id storage, Cause cause);
+  void lock(Id storage, const Frame& frame);
+  Seq unlock(Id storage, Id op);
+  void pin(Id storage, Reason reason, Seq by);
+  void evict(Id storage, Cause cause, Seq by);
 
   // --- what deallocation decides
   const Id* inputs_of(Id tensor, std::size_t& count) const;
-  void unreferenced(Id storage);
-  void try_banish(Id storage);
-  void detach(Id tensor, Id storage);
+  void unreferenced(Id storage, Seq by);
+  void try_banish(Id storage, Seq by);
+  void detach(Id tensor, Id storage, Seq by);
 
   template <class Visit>
   void each_member(Id storage, Visit visit) const {
@@ -140,6 +145,9 @@ class Machine {
   bool wants_victim_ = false;
   Ns clock_ns_ = 1;
   Bytes memory_bytes_ = 0;
+  Seq asked_ = 0;     // the event of the step at hand
+  Seq checked_ = 0;   // the last fit check
+  Seq executed_ = 0;  // the last execution
 
   std::vector<Frame> pending_;
   std::vector<Id> missing_;  // of all pending ops, outermost first

@@ -5,10 +5,12 @@
 
 namespace dtrdiag {
 
-inline void Machine::push(Id tensor, bool first) {
-  const Frame frame{trace_->op_of[tensor], tensor, first, 0, missing_.size(), held_.size()};
+inline void Machine::push(Id tensor, bool first, Id for_op, Seq cause) {
+  Frame frame{trace_->op_of[tensor], tensor, first, 0, missing_.size(), held_.size(), 0};
   std::size_t count;
   const Id* inputs = inputs_of(tensor, count);
+  if (log)
+    frame.seq = log->materialise(cause, frame.op, tensor, first, for_op, pending_.size() + 1);
   for (std::size_t i = 0; i < count; ++i) {
     const Id storage = storage_of(inputs[i]);
     if (!banishing_ || references_[storage]) table.last_access_ns[storage] = clock_ns_;
@@ -17,7 +19,7 @@ inline void Machine::push(Id tensor, bool first) {
     if (!defined_[inputs[i]]) missing_.push_back(inputs[i]);
   pending_.push_back(frame);
   for (std::size_t i = 0; i < count; ++i)
-    if (defined_[inputs[i]]) lock(storage_of(inputs[i]));
+    if (defined_[inputs[i]]) lock(storage_of(inputs[i]), frame);
 }
 
 // Lock inputs that came back in the meantime; the next one still undefined, or `kNone`.
@@ -25,7 +27,7 @@ inline Id Machine::next_missing(Frame& frame) {
   while (frame.missing + frame.found < missing_.size()) {
     const Id needed = missing_[frame.missing + frame.found];
     if (!defined_[needed]) return needed;
-    lock(storage_of(needed));
+    lock(storage_of(needed), frame);
     ++frame.found;
   }
   return kNone;
@@ -60,48 +62,54 @@ inline void Machine::execute(const Frame& frame) {
     pool.append(storage);
   }
   tracked.became_resident(just_resident_, table);
+  if (log)
+    executed_ = log->executed(frame.seq, frame.first, op, frame.tensor, just_defined_,
+                              just_resident_, freed_bytes, memory_bytes_, clock_ns_);
 }
 
 // An op was executed: give its locks back, in argument order.
 inline void Machine::finish(const Frame& frame) {
   if (!banishing_) {
-    for (Id input : trace_->inputs(frame.op)) unlock(storage_of(input));
+    for (Id input : trace_->inputs(frame.op)) unlock(storage_of(input), frame.op);
     return;
   }
   // A banished input leaves `inputs` while this loop walks that very list by index, so the input
   // after it is skipped: it stays locked for good (Q-live-iteration).
   const std::vector<Id>& inputs = banishing_->inputs_left[frame.tensor];
   for (std::size_t position = 0; position < inputs.size(); ++position)
-    give_back(storage_of(inputs[position]));
+    give_back(storage_of(inputs[position]), frame.op);
 }
 
-inline void Machine::give_back(Id storage) {
-  unlock(storage);
+inline void Machine::give_back(Id storage, Id op) {
+  const Seq unlocked = unlock(storage, op);
   for (Id tensor : just_defined_)
     if (storage_of(tensor) != storage) banishing_->dependents[storage].erase(tensor);
-  try_banish(storage);
+  try_banish(storage, unlocked);
 }
 
-inline void Machine::lock(Id storage) {
+inline void Machine::lock(Id storage, const Frame& frame) {
   if (locks_[storage] == 0) pool.remove(storage);
   ++locks_[storage];
   held_.push_back(storage);
+  if (log) log->lock(frame.seq, storage, frame.op, locks_[storage]);
 }
 
-inline void Machine::unlock(Id storage) {
+inline Seq Machine::unlock(Id storage, Id op) {
   if (--locks_[storage] == 0) pool.append(storage);
+  return log ? log->unlock(executed_, storage, op, locks_[storage]) : 0;
 }
 
 // Lock for good: a pin is one more lock that nobody gives back.
-inline void Machine::pin(Id storage) {
+inline void Machine::pin(Id storage, Reason reason, Seq by) {
   if (pinned_[storage]) return;
   if (locks_[storage] == 0) pool.remove(storage);
   ++locks_[storage];
   pinned_[storage] = 1;
   if (!banishing_) table.residency[storage] = kPinned;
+  if (log) log->pin(by, storage, reason, locks_[storage]);
 }
 
-inline void Machine::evict(Id storage, Cause cause) {
+inline void Machine::evict(Id storage, Cause cause, Seq by) {
   if (banishing_)
     each_member(storage, [&](Id tensor) { banishing_->add_dependent(tensor, *trace_); });
   table.residency[storage] = kAbsent;
@@ -110,6 +118,9 @@ inline void Machine::evict(Id storage, Cause cause) {
   each_member(storage, [&](Id tensor) { defined_[tensor] = 0; });
   tally.evicted(storage, cause);
   tracked.evicted(storage, table);
+  if (!log) return;
+  if (cause != kPressure) log->not_chosen();
+  log->evict(by, storage, table.size_bytes[storage], cause, memory_bytes_, clock_ns_);
 }
 
 inline const Id* Machine::inputs_of(Id tensor, std::size_t& count) const {
@@ -127,30 +138,31 @@ inline const Id* Machine::inputs_of(Id tensor, std::size_t& count) const {
 }
 
 // The last external reference to a storage went.
-inline void Machine::unreferenced(Id storage) {
+inline void Machine::unreferenced(Id storage, Seq by) {
   if (banishing_)
-    try_banish(storage);
+    try_banish(storage, by);
   else if (rules_.dealloc == Dealloc::Eager && table.residency[storage] != kAbsent &&
            !pinned_[storage])
-    evict(storage, kRelease);
+    evict(storage, kRelease, by);
 }
 
-inline void Machine::try_banish(Id storage) {
+inline void Machine::try_banish(Id storage, Seq by) {
   if (references_[storage] || !banishing_->dependents[storage].empty() ||
       banishing_->banished[storage])
     return;
   if (table.residency[storage] != kAbsent) {
     locks_[storage] = 0;
     pinned_[storage] = 0;
-    evict(storage, kBanish);
+    evict(storage, kBanish, by);
   }
   banishing_->banished[storage] = 1;
-  each_member(storage, [&](Id tensor) { detach(tensor, storage); });
+  if (log) by = log->banish(by, storage);
+  each_member(storage, [&](Id tensor) { detach(tensor, storage, by); });
   tracked.detached(storage);
 }
 
 // Cut a banished tensor's edges; pin what was computed from it.
-inline void Machine::detach(Id tensor, Id storage) {
+inline void Machine::detach(Id tensor, Id storage, Seq by) {
   for (Id needed : banishing_->inputs_left[tensor]) {
     const Id other = storage_of(needed);
     if (other == storage) continue;
@@ -161,7 +173,7 @@ inline void Machine::detach(Id tensor, Id storage) {
     const Id other = storage_of(child);
     if (other == storage) continue;
     Banishing::remove_first(banishing_->inputs_left[child], tensor);
-    pin(other);
+    pin(other, Reason::Banish, by);
   }
 }
 

@@ -16,7 +16,7 @@ void Machine::run(OnFailedCheck on_failed_check) {
     Frame& frame = pending_.back();
     const Id missing = next_missing(frame);
     if (missing != kNone) {
-      push(missing, false);
+      push(missing, false, frame.op, frame.seq);
       continue;
     }
     // The only place where the budget is read.
@@ -26,24 +26,33 @@ void Machine::run(OnFailedCheck on_failed_check) {
     const bool fits = !rules_.budget_bytes || total_bytes <= *rules_.budget_bytes;
     if (!fits) on_failed_check(*this, total_bytes);
     tally.checked(total_bytes, fits);
+    if (log)
+      checked_ = log->fit_check(frame.seq, frame.op, memory_bytes_, requested_bytes(), fits);
     if (!fits) {
-      if (pool.empty()) {
-        outcome_ = Outcome::Oom;
-        return;
-      }
-      wants_victim_ = true;
+      wants_victim_ = !pool.empty();
+      if (!wants_victim_) stop(Outcome::Oom);
       return;
     }
     execute(frame);
     finish(frame);
     if (rules_.remat_limit_ns && tally.remat_cost_ns > *rules_.remat_limit_ns) {
-      outcome_ = Outcome::Thrashed;
+      stop(Outcome::Thrashed);
       return;
     }
     missing_.resize(frame.missing);
     held_.resize(frame.held);
     pending_.pop_back();
   }
+}
+
+inline void Machine::stop(Outcome outcome) {
+  outcome_ = outcome;
+  if (!log) return;
+  if (outcome == Outcome::Oom)
+    log->out_of_memory(checked_, pending_.back().op, requested_bytes(), memory_bytes_,
+                       *rules_.budget_bytes, pending_.size());
+  else
+    log->thrashed(executed_, tally.remat_cost_ns);
 }
 
 inline void Machine::begin_step() {
@@ -56,7 +65,8 @@ inline void Machine::begin_step() {
     case Step::Call:
     case Step::Constant:
       create_outputs(operand);
-      push(trace_->output_start[operand], true);
+      if (log) asked_ = log->op_defined(step_, operand);
+      push(trace_->output_start[operand], true, kNone, asked_);
       phase_ = Phase::Called;
       return;
     case Step::Output:
@@ -64,6 +74,7 @@ inline void Machine::begin_step() {
       return;
     case Step::Retain:
       ++references_[storage_of(operand)];
+      if (log) log->reference_changed(step_, operand, +1, references_[storage_of(operand)]);
       break;
     case Step::Release:
       release(operand);
@@ -81,9 +92,9 @@ inline void Machine::end_step() {
       table.last_access_ns[storage_of(tensor)] = clock_ns_;
     tracked.call_done();
     if (trace_->step_kind[step_] == Step::Constant)
-      pin(storage_of(trace_->output_start[operand]));
+      pin(storage_of(trace_->output_start[operand]), Reason::Constant, executed_);
   } else {
-    pin(storage_of(operand));
+    pin(storage_of(operand), Reason::Output, asked_);
   }
   phase_ = Phase::Next;
   ++step_;
@@ -118,12 +129,15 @@ inline void Machine::create_outputs(Id op) {
 // The model wants a tensor at the end: make it defined, and keep it.
 inline void Machine::begin_output(Id tensor) {
   phase_ = Phase::Wanted;
-  if (!defined_[tensor]) push(tensor, false);
+  if (log) asked_ = log->output_requested(step_, tensor);
+  if (!defined_[tensor]) push(tensor, false, kNone, asked_);
 }
 
 inline void Machine::release(Id tensor) {
   const Id storage = storage_of(tensor);
-  if (--references_[storage] == 0) unreferenced(storage);
+  --references_[storage];
+  if (log) asked_ = log->reference_changed(step_, tensor, -1, references_[storage]);
+  if (references_[storage] == 0) unreferenced(storage, asked_);
 }
 
 }  // namespace dtrdiag
