@@ -1,6 +1,7 @@
 """No field of a log can be altered unnoticed, except those that are listed here with the reason."""
 
 import copy
+import json
 import math
 
 import pytest
@@ -41,7 +42,7 @@ def logs(record_run, small_trace):
         base = {"budget_bytes": int(peak_bytes * ratio), "peak_bytes": peak_bytes, "ratio": ratio}
         rest = {key: value for key, value in config.items() if key != "sixteenths"}
         events = record_run(small_trace, candidates=2, **base, **rest)
-        found[name] = [encode(event) for event in events]
+        found[name] = json.loads(json.dumps([encode(event) for event in events]))
     return found
 
 
