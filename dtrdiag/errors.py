@@ -103,6 +103,10 @@ class SimulationError(DtrdiagError):
     """The trace asks for something that the chosen semantics does not define."""
 
 
+class ExecutorError(DtrdiagError):
+    """Runs cannot be made where they should be: workers lost again and again, no cluster."""
+
+
 class AnalysisError(DtrdiagError):
     """The question does not fit the log, for example the frontier of a run that did not OOM."""
 

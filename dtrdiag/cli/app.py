@@ -8,6 +8,7 @@
 | 70 | a fault of dtrdiag itself, `EX_SOFTWARE` of sysexits |
 | 130 | interrupted |
 | 141 | whoever read the output went away |
+| 143 | asked to end (SIGTERM), where that keeps results |
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ from dtrdiag.cli.doctor import doctor
 from dtrdiag.cli.graph import graph
 from dtrdiag.cli.map import budget_map
 from dtrdiag.cli.oom import oom
-from dtrdiag.cli.policyfile import forget_policy_files
 from dtrdiag.cli.quickstart import quickstart
 from dtrdiag.cli.replay import replay
 from dtrdiag.cli.run import run
 from dtrdiag.cli.streams import drop, drop_output, one_line, printable
 from dtrdiag.cli.sweep import sweep
+from dtrdiag.cli.terminating import Terminated
 from dtrdiag.cli.verify import verify
 from dtrdiag.errors import DtrdiagError, SubscriberError
+from dtrdiag.experiments.policyfile import forget_policy_files
 
 PROGRAM = "dtrdiag"
-BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 2, 70, 130, 141
+BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 70, 130, 141, 143
 DEBUG = "--debug"
 _UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)
 
@@ -152,6 +154,9 @@ def _failed(error: BaseException, debug: bool) -> int:
     if debug:
         lines = "".join(traceback.format_exception(error)).splitlines()
         _write("\n".join(map(printable, lines)))
+    if isinstance(error, Terminated):
+        _say("terminated")
+        return TERMINATED
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         _say("interrupted")
         return INTERRUPTED

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import attrs
 import typer
 
-from dtrdiag.cli.policyfile import load_policy_file
 from dtrdiag.cli.values import parse_limit
 from dtrdiag.errors import UsageError
+from dtrdiag.experiments.policyfile import load_policy_file
 from dtrdiag.simulator import DEALLOCS, DEFAULT_OVERHEAD_LIMIT, ENGINES, RunConfig, find_policy
 
 DEFAULT_POLICY = "dtr"

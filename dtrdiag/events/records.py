@@ -209,9 +209,7 @@ class Evict:
         choices=("pressure", "release", "banish"),
     )
     op: OpId | None = _doc("pressure: the op that room is made for; otherwise null")
-    score: Score = _doc(
-        "pressure: the policy's score of the victim, if it has one", infinite=True
-    )
+    score: Score = _doc("pressure: the policy's score of the victim, if it has one", infinite=True)
     pool_size: int | None = _doc("pressure: evictable storages to choose from, victim included")
     candidates: tuple[Candidate, ...] = _doc(
         "pressure: the best losers as [storage, score], best first, as many as the header says",

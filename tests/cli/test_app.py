@@ -134,13 +134,13 @@ def test_an_interrupt_ends_a_sweep_and_its_workers_in_one_line(here):
         [*PROGRAM, *sweep], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
     for _ in range(600):
-        if list(here.glob("kept/*.sweep.json")) or process.poll() is not None:
+        if list(here.glob("kept/runs/*/*.parquet")) or process.poll() is not None:
             break
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, b"", b"dtrdiag: interrupted\n")
-    assert list(here.glob("kept/*.sweep.json"))
+    assert list(here.glob("kept/runs/*/*.parquet"))
 
 
 def test_markup_in_names_is_not_obeyed(answers, here, chain_lines):
@@ -233,7 +233,7 @@ def test_workers_end_with_a_sweep_that_is_killed(here):
     sweep = ["sweep", "recurrent-16", "--ratios", "0.3:0.9:0.0005", "-j", "2", "-o", "kept"]
     process = subprocess.Popen([*PROGRAM, *sweep], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     for _ in range(600):
-        if list(here.glob("kept/*.sweep.json")) or process.poll() is not None:
+        if list(here.glob("kept/runs/*/*.parquet")) or process.poll() is not None:
             break
         time.sleep(0.05)
     process.kill()

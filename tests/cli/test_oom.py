@@ -161,7 +161,5 @@ def test_a_drawing_that_takes_too_long_leaves_the_text_and_one_line(
     monkeypatch.setattr(subprocess, "run", hangs)
     answer = dtrdiag("oom", fails, "--svg", "a.svg", "--json")
     assert (answer.status, answer.json["depth"]) == (0, 163)
-    assert answer.err == (
-        "dtrdiag: the program `dot` did not finish within 60 s: wrote a.dot\n"
-    )
+    assert answer.err == ("dtrdiag: the program `dot` did not finish within 60 s: wrote a.dot\n")
     assert [path.name for path in here.iterdir()] == ["a.dot"]

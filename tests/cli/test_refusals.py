@@ -101,7 +101,7 @@ def test_a_compressed_file_that_is_damaged(refuses, here, chain_lines, name):
 def test_what_is_no_regular_file(refuses, here):
     os.mkfifo(here / "pipe")
     (here / "kept").mkdir()
-    os.mkfifo(here / "kept" / "x.sweep.json")
+    os.mkfifo(here / "kept" / "request.json")
     os.mkfifo(here / "pipe.py")
     for path in ("./pipe", os.devnull):
         for verb in ("run", "oom", "replay", "graph"):

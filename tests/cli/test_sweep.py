@@ -1,8 +1,6 @@
-import json
-
 import pytest
 
-from dtrdiag.cli import grid
+from dtrdiag.experiments import worker
 from dtrdiag.simulator import RunConfig, baseline_peak_bytes, budget_from_ratio, simulate
 from dtrdiag.trace.catalog import resolve
 
@@ -26,7 +24,7 @@ def simulated(monkeypatch):
         budgets.append(config.budget_bytes)
         return simulate(trace, config, hooks)
 
-    monkeypatch.setattr(grid, "simulate", counted)
+    monkeypatch.setattr(worker, "simulate", counted)
     return budgets
 
 
@@ -133,7 +131,7 @@ def test_what_was_done_before_an_error_is_kept(dtrdiag, answers, simulated, monk
         return simulate(trace, config, hooks)
 
     with monkeypatch.context() as patched:
-        patched.setattr(grid, "simulate", failing)
+        patched.setattr(worker, "simulate", failing)
         assert dtrdiag(*GRID, "-j", 1, "-o", "kept").status == 130
     answers(*GRID, "-j", 1, "-o", "kept")
     assert len(simulated) == 2
@@ -152,7 +150,7 @@ def test_results_under_other_rules_are_apart(answers, simulated, here, other):
     answers(*GRID, "-j", 1, "-o", "kept")
     answers(*GRID, *other, "-j", 1, "-o", "kept")
     assert len(simulated) == 10
-    assert len(list(here.glob("kept/*.sweep.json"))) == 2
+    assert len(list(here.glob("kept/runs/*"))) == 2
 
 
 def test_results_of_a_policy_file_stand_for_its_content(answers, simulated, here):
@@ -165,69 +163,9 @@ def test_results_of_a_policy_file_stand_for_its_content(answers, simulated, here
 
 def test_results_of_another_version_are_not_used(answers, simulated, monkeypatch):
     answers(*GRID, "-j", 1, "-o", "kept")
-    monkeypatch.setattr("dtrdiag.cli.store.__version__", "99")
+    monkeypatch.setattr("dtrdiag.experiments.rows.__version__", "99")
     answers(*GRID, "-j", 1, "-o", "kept")
     assert len(simulated) == 10
-
-
-def _kept(here):
-    (path,) = here.glob("kept/*.sweep.json")
-    return path
-
-
-def _edited(path, edit):
-    document = json.loads(path.read_bytes())
-    edit(document)
-    path.write_text(json.dumps(document))
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda path: path.write_bytes(path.read_bytes()[:-40]),
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(b"\xff\xfe"),
-        lambda path: path.write_text("[]"),
-        lambda path: path.write_text("[" * 100_000),
-        lambda path: path.write_text('{"schema": "other/1"}'),
-        lambda path: _edited(path, lambda d: d.update(schema="dtrdiag.sweep-results/2")),
-        lambda path: _edited(path, lambda d: d["group"].update(policy="lru")),
-        lambda path: _edited(path, lambda d: d["runs"][0].pop("end")),
-        lambda path: _edited(path, lambda d: d["runs"][0]["end"].pop("remats")),
-        lambda path: _edited(path, lambda d: d["runs"][0]["header"].update(policy="lru")),
-        lambda path: _edited(path, lambda d: d["runs"][0]["header"].update(budget_bytes=1)),
-        lambda path: _edited(path, lambda d: d["runs"][0]["header"].update(budget_bytes=None)),
-    ],
-)
-def test_a_file_that_is_damaged_or_foreign_is_refused_and_kept(answers, refuses, here, damage):
-    answers(*GRID, "-j", 1, "-o", "kept")
-    damage(_kept(here))
-    line = refuses(*GRID, "-j", 1, "-o", "kept")
-    assert "move it away to go on" in line
-    assert line.endswith(f"({_kept(here).relative_to(here)})")
-
-
-def test_a_renamed_file_is_refused(answers, refuses, here):
-    answers(*GRID, "-j", 1, "-o", "kept")
-    _kept(here).rename(here / "kept" / "chain-64-dtr-0123456789abcdef.sweep.json")
-    assert "its name does not belong to its content" in refuses(*GRID, "-j", 1, "-o", "kept")
-
-
-def test_other_files_in_the_folder_are_left_alone(answers, here):
-    (here / "kept").mkdir()
-    (here / "kept" / "notes.json").write_text("{")
-    answers(*GRID, "-j", 1, "-o", "kept")
-    assert (here / "kept" / "notes.json").read_text() == "{"
-
-
-def test_a_file_where_the_folder_should_be(refuses, here):
-    (here / "kept").write_text("mine")
-    assert refuses(*GRID, "-o", "kept") == "is a file, not a folder (kept)"
-
-
-def test_nothing_temporary_stays(answers, here):
-    answers(*GRID, "-j", 2, "-o", "kept")
-    assert [path.name for path in (here / "kept").iterdir()] == [_kept(here).name]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ user's own program: nothing is hidden from it, and whatever it raises is told in
 from __future__ import annotations
 
 import hashlib
+import importlib.abc
 import importlib.util
 import os
 import traceback
@@ -21,37 +22,78 @@ from dtrdiag.files import read_bytes
 from dtrdiag.simulator import Pool, Quotient, policies, unregister
 from dtrdiag.simulator.policies import Factors, Policy, PolicyFunction, register
 
-_LOADED: dict[str, tuple[str, ...]] = {}
-# Names that each file registered, so that loading it again replaces them.
+_LOADED: dict[str, tuple[str, tuple[str, ...]]] = {}
+# For each file by its real path, the digest of its content and the names that it registered, so
+# that loading it again replaces them.
+
+
+@attrs.frozen
+class PolicyFile:
+    """A policy file as it was read: workers elsewhere need its content, and results stand for it.
+
+    Attributes:
+        path: where it was read from, for messages.
+        content: its source.
+    """
+
+    path: str
+    content: bytes = attrs.field(repr=False)
+
+    @classmethod
+    def read(cls, path: str) -> PolicyFile:
+        """The file at a path.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        return cls(path, read_bytes(path))
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the content."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    def is_loaded(self) -> bool:
+        """Whether this content is what the names of its policies stand for in this process."""
+        return any(sha256 == self.sha256 for sha256, _ in _LOADED.values())
+
+    def load(self) -> tuple[str, ...]:
+        """Run the file and return the names of the policies that it registered, in order.
+
+        Raises:
+            PolicyError: it raised something, or registered no policy.
+        """
+        real = os.path.realpath(self.path)
+        _forget(real)
+        before = {entry.name for entry in policies()}
+        try:
+            _run(self)
+        except BaseException as error:
+            for entry in _added(before):
+                unregister(entry.name)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise _failure("the policy file failed", self.path, error) from error
+        added = _added(before)
+        if not added:
+            what = "the file registers no policy (use the decorator @policy)"
+            raise PolicyError(what, path=self.path)
+        for entry in added:
+            unregister(entry.name)
+            register(_guarded(entry, self.path))
+        names = tuple(entry.name for entry in added)
+        _LOADED[real] = (self.sha256, names)
+        return names
 
 
 def load_policy_file(path: str) -> tuple[str, ...]:
-    """Run a file and return the names of the policies that it registered, in order.
+    """Read and load a file, see `PolicyFile`.
 
     Raises:
         InputError: the file cannot be read.
         PolicyError: it raised something, or registered no policy.
     """
-    read_bytes(path)
-    real = os.path.realpath(path)
-    _forget(real)
-    before = {entry.name for entry in policies()}
-    try:
-        _run(path)
-    except BaseException as error:
-        for entry in _added(before):
-            unregister(entry.name)
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        raise _failure("the policy file failed", path, error) from error
-    added = _added(before)
-    if not added:
-        raise PolicyError("the file registers no policy (use the decorator @policy)", path=path)
-    for entry in added:
-        unregister(entry.name)
-        register(_guarded(entry, path))
-    _LOADED[real] = tuple(entry.name for entry in added)
-    return _LOADED[real]
+    return PolicyFile.read(path).load()
 
 
 def forget_policy_files() -> None:
@@ -61,19 +103,30 @@ def forget_policy_files() -> None:
 
 
 def _forget(real: str) -> None:
-    for name in _LOADED.pop(real, ()):
+    _, names = _LOADED.pop(real, ("", ()))
+    for name in names:
         unregister(name)
 
 
-def policy_file_sha256(path: str | None) -> str | None:
-    """SHA-256 of a policy file, since results stand for its content, not for its name."""
-    return None if path is None else hashlib.sha256(read_bytes(path)).hexdigest()
+class _Source(importlib.abc.SourceLoader):
+    """Loads a module from bytes that were read already."""
+
+    def __init__(self, file: PolicyFile) -> None:
+        self._file = file
+
+    def get_filename(self, fullname: str) -> str:
+        return os.path.abspath(self._file.path)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return self._file.content
 
 
-def _run(path: str) -> None:
-    spec = importlib.util.spec_from_file_location("dtrdiag_policy_file", os.path.abspath(path))
+def _run(file: PolicyFile) -> None:
+    if not file.path.endswith(".py"):
+        raise PolicyError("a policy file must be Python, with a name ending in .py", path=file.path)
+    spec = importlib.util.spec_from_loader("dtrdiag_policy_file", _Source(file))
     if spec is None or spec.loader is None:
-        raise PolicyError("a policy file must be Python, with a name ending in .py", path=path)
+        raise PolicyError("the policy file cannot be loaded", path=file.path)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 

@@ -1,0 +1,128 @@
+"""How are runs made on a cluster of dask.distributed?
+
+The scheduler repeats a run whose worker died, up to a few times. A scheduler that is gone takes
+all that was under way with it, so that is told at once; results that had arrived are kept.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from dtrdiag.errors import ExecutorError, UsageError
+from dtrdiag.experiments.executors import Result, Workers, default_jobs, interrupts_ignored
+
+LOCAL = "local"
+CONNECT_SECONDS = 10
+WORKERS_SECONDS = 60
+"""How long a cluster may be without any worker."""
+ASK_SECONDS = 1
+"""How often the scheduler is asked for its workers."""
+CLOSE_SECONDS = 5
+_CHATTY = ("distributed", "tornado", "asyncio", "bokeh", "dask")
+
+
+class DaskWorkers(Workers):
+    """The workers of a dask cluster.
+
+    Args:
+        address: of the scheduler, such as `tcp://10.0.0.1:8786`; `local`: processes started here.
+        jobs: `local`: how many; one a CPU by default.
+
+    Raises:
+        UsageError: dask.distributed is not installed, or the address is none.
+        ExecutorError: no scheduler answers there, or it has no workers.
+    """
+
+    def __init__(self, address: str, jobs: int | None = None) -> None:
+        distributed = _distributed()
+        self._where = "the local cluster" if address == LOCAL else f"the dask cluster at {address}"
+        self._cluster: Any = None
+        self._client: Any = None
+        try:
+            if address == LOCAL:
+                with interrupts_ignored():
+                    self._cluster = distributed.LocalCluster(
+                        n_workers=jobs or default_jobs(),
+                        threads_per_worker=1,
+                        dashboard_address=None,
+                        silence_logs=logging.CRITICAL,
+                    )
+            self._client = distributed.Client(
+                self._cluster or address, timeout=CONNECT_SECONDS, set_as_default=False
+            )
+            self._quiet()
+            self._client.wait_for_workers(1, timeout=WORKERS_SECONDS)
+        except (OSError, TimeoutError) as error:
+            had = "has no workers" if self._client is not None else "cannot be reached"
+            self.close(aborted=True)
+            why = str(error).partition("\n")[0]
+            raise ExecutorError(f"{self._where} {had}: {why}") from None
+        except ValueError as error:
+            self.close(aborted=True)
+            raise UsageError(f"--dask needs an address or {LOCAL!r}: {error}") from None
+        except BaseException:
+            self.close(aborted=True)
+            raise
+        self._threads, self._asked = 0, 0.0
+        self._seen = time.monotonic()
+        super().__init__(self._client.get_executor(pure=False), 1)
+        self.check()
+
+    @property
+    def in_flight(self) -> int:
+        """Twice the threads of all workers, so that none waits for the next run to arrive."""
+        return max(1, 2 * self._threads)
+
+    def check(self) -> None:
+        """See `Workers.check`."""
+        now = time.monotonic()
+        gone = self._client.status != "running"
+        if not gone and now - self._asked >= ASK_SECONDS:
+            self._asked = now
+            try:
+                self._threads = sum(self._client.nthreads().values())
+            except (OSError, TimeoutError, RuntimeError):
+                gone = True
+        if gone:
+            raise ExecutorError(f"{self._where} was lost: its scheduler is gone")
+        if self._threads:
+            self._seen = now
+        elif now - self._seen > WORKERS_SECONDS:
+            raise ExecutorError(f"{self._where} has had no workers for {WORKERS_SECONDS} seconds")
+
+    def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+        """See `Workers.submit`."""
+        try:
+            return super().submit(function, *arguments)
+        except RuntimeError:
+            # A client that has closed takes nothing more.
+            raise ExecutorError(f"{self._where} was lost: its scheduler is gone") from None
+
+    def close(self, aborted: bool) -> None:
+        """See `Workers.close`."""
+        for thing in (self._client, self._cluster):
+            if thing is None:
+                continue
+            try:
+                thing.close(timeout=CLOSE_SECONDS)
+            except Exception as error:
+                # What is closed may be gone already, and says so in many ways.
+                logging.getLogger("distributed").debug("close: %s", error)
+
+    def _quiet(self) -> None:
+        """What goes wrong is told in one line by whoever asked, not in dask's many."""
+        for name in [*_CHATTY, *logging.root.manager.loggerDict]:
+            if name.partition(".")[0] in _CHATTY:
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+def _distributed() -> Any:
+    try:
+        return importlib.import_module("distributed")
+    except ImportError:
+        raise UsageError("a cluster needs dask.distributed: pip install 'dtrdiag[dask]'") from None
