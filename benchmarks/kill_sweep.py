@@ -31,7 +31,7 @@ import pyarrow.parquet
 GRID = ["chain-64", "residual-12", "recurrent-16", "tree-4", "-p", "dtr", "-p", "lru"]
 GRID += ["--ratios", "0.3:0.9:0.01"]
 VICTIMS = ("worker 0", "worker 1", "scheduler", "client")
-MOMENT_SECONDS = 6.0
+MOMENT_SECONDS = 12.0
 """A kill comes at most so long after the client starts or the last kill."""
 LIMIT_SECONDS = 180.0
 NOTED = ("budget_bytes", "ratio", "simulate_seconds", "engine")

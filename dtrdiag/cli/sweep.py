@@ -28,7 +28,7 @@ from dtrdiag.cli.terminating import terminable
 from dtrdiag.cli.values import parse_many, parse_ratio, parse_size
 from dtrdiag.errors import ExecutorError, UsageError
 from dtrdiag.experiments import sweeps
-from dtrdiag.experiments.cluster import LOCAL, DaskWorkers
+from dtrdiag.experiments.cluster import LOCAL, DaskWorkers, check_address
 from dtrdiag.experiments.policyfile import PolicyFile
 from dtrdiag.experiments.resultsfolder import ResultsFolder
 from dtrdiag.rendering.answers import sweep_tables, sweep_words
@@ -112,6 +112,8 @@ def _check_jobs(jobs: int | None, dask: str | None) -> None:
         raise UsageError(f"-j must be 1 to {MAX_JOBS} processes, not {jobs}")
     if jobs is not None and dask not in (None, LOCAL):
         raise UsageError("-j does not apply to a cluster that runs already (--dask ADDRESS)")
+    if dask is not None:
+        check_address(dask)
 
 
 def _print_runs(runs: list[dict[str, Any]], output: str | None) -> None:

@@ -40,6 +40,7 @@ class DaskWorkers(Workers):
 
     def __init__(self, address: str, jobs: int | None = None) -> None:
         distributed = _distributed()
+        check_address(address)
         self._where = "the local cluster" if address == LOCAL else f"the dask cluster at {address}"
         self._cluster: Any = None
         self._client: Any = None
@@ -62,9 +63,6 @@ class DaskWorkers(Workers):
             self.close(aborted=True)
             why = str(error).partition("\n")[0]
             raise ExecutorError(f"{self._where} {had}: {why}") from None
-        except ValueError as error:
-            self.close(aborted=True)
-            raise UsageError(f"--dask needs an address or {LOCAL!r}: {error}") from None
         except BaseException:
             self.close(aborted=True)
             raise
@@ -119,6 +117,24 @@ class DaskWorkers(Workers):
         for name in [*_CHATTY, *logging.root.manager.loggerDict]:
             if name.partition(".")[0] in _CHATTY:
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+def check_address(address: str) -> None:
+    """Refuse what can be no address, before anything is begun.
+
+    A client that was given one all the same is hard to get rid of.
+
+    Raises:
+        UsageError: dask.distributed is not installed, or the address is none.
+    """
+    _distributed()
+    if address == LOCAL:
+        return
+    comm = importlib.import_module("distributed.comm")
+    try:
+        comm.resolve_address(address)
+    except (ValueError, OSError) as error:
+        raise UsageError(f"--dask needs {LOCAL!r} or a scheduler's address: {error}") from None
 
 
 def _distributed() -> Any:
