@@ -8,7 +8,8 @@ PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 # What an installed copy depends on besides the sources, which an editable install sees at once.
 INPUTS := pyproject.toml setup.py $(wildcard dtrdiag/simulator/csrc/*)
 
-# Two stamps: .core is dtrdiag with what it needs to run; .dev adds the extras for tests and lint.
+# Two stamps: .core is dtrdiag with what it needs to run and to keep results; .dev adds the extras
+# for tests and lint.
 CORE   := $(VENV)/.core
 DEV    := $(VENV)/.dev
 
@@ -51,7 +52,7 @@ clean:                     ## remove the environment and all that was built
 
 $(CORE): $(VENV)/.created $(INPUTS)
 	@rm -f dtrdiag/simulator/_native*.so
-	$(PIP) -e .
+	$(PIP) -e '.[parquet]'
 	@touch $@
 
 $(DEV): $(VENV)/.created $(INPUTS)

@@ -36,6 +36,7 @@ MOMENT_SECONDS = 12.0
 LIMIT_SECONDS = 180.0
 NOTED = ("budget_bytes", "ratio", "simulate_seconds", "engine")
 """Columns that depend on which budget of an interval was run, and where."""
+QUIET = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
 PROGRAM = [sys.executable, "-m", "dtrdiag"]
 
 Process = subprocess.Popen[str]
@@ -60,9 +61,10 @@ class Cluster:
 
     def _start(self, name: str) -> Process:
         if name == "scheduler":
-            command = ["distributed.cli.dask_scheduler", "--host", self.address, "--no-dashboard"]
+            command = ["distributed.cli.dask_scheduler", "--host", self.address, *QUIET]
         else:
-            command = ["distributed.cli.dask_worker", self.address, "--no-nanny", "--no-dashboard"]
+            command = ["distributed.cli.dask_worker", self.address, "--no-nanny", *QUIET]
+            command += ["--host", "127.0.0.1"]
             command += ["--nthreads", "1", "--death-timeout", "60"]
             command += ["--local-directory", str(self.folder)]
         with open(self.folder / "dask.log", "a", encoding="utf-8") as log:

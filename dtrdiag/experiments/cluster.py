@@ -17,6 +17,7 @@ from dtrdiag.errors import ExecutorError, UsageError
 from dtrdiag.experiments.executors import Result, Workers, default_jobs, interrupts_ignored
 
 LOCAL = "local"
+LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 10
 WORKERS_SECONDS = 60
 """How long a cluster may be without any worker."""
@@ -50,7 +51,9 @@ class DaskWorkers(Workers):
                     self._cluster = distributed.LocalCluster(
                         n_workers=jobs or default_jobs(),
                         threads_per_worker=1,
-                        dashboard_address=None,
+                        host=LOOPBACK,  # nobody else is to send it what it would run
+                        dashboard_address=f"{LOOPBACK}:0",
+                        worker_dashboard_address=f"{LOOPBACK}:0",
                         silence_logs=logging.CRITICAL,
                     )
             self._client = distributed.Client(

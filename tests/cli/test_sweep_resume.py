@@ -123,7 +123,7 @@ def test_resume_with_another_version_is_refused(answers, refuses, monkeypatch):
     assert line.startswith("the sweep was begun by dtrdiag 0.1.0, this is 99: without --resume")
 
 
-# --- folders that are refused ---------------------------------------------------------------------
+# --- folders that are refused ---
 
 
 def rewritten(path, **metadata):
@@ -239,7 +239,7 @@ def test_other_files_in_a_folder_of_results_are_left_alone(answers, here):
     assert (here / "kept" / "notes.json").read_text() == "{"
 
 
-# --- what stays -----------------------------------------------------------------------------------
+# --- what stays ---
 
 
 def files(here):
