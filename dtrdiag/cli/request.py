@@ -148,10 +148,13 @@ def _absolute(argument: str) -> str:
 
 
 def _is_sound(request: Request) -> bool:
-    lists = (request.traces, request.trace_sha256, request.policies)
+    """Whether its values have the types that they claim: it was read from a file."""
+    found: dict[str, Any] = attrs.asdict(request)
+    lists = [found[name] for name in ("traces", "trace_sha256", "policies")]
     return (
-        all(isinstance(texts, list) and all(isinstance(t, str) for t in texts) for texts in lists)
-        and len(request.traces) == len(request.trace_sha256) > 0
-        and all(isinstance(getattr(request, name), str | None) for name in _TEXTS)
-        and isinstance(request.seed, int | None)
+        all(isinstance(texts, list) for texts in lists)
+        and all(isinstance(text, str) for texts in lists for text in texts)
+        and len(lists[0]) == len(lists[1]) > 0
+        and all(isinstance(found[name], str | None) for name in _TEXTS)
+        and isinstance(found["seed"], int | None)
     )

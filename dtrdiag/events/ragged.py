@@ -164,4 +164,3 @@ def _wrong_offsets(offsets: Int64s, values: int) -> str | None:
     ):
         fault = "has offsets that do not ascend within its values"
     return fault
-

@@ -96,6 +96,15 @@ def load_policy_file(path: str) -> tuple[str, ...]:
     return PolicyFile.read(path).load()
 
 
+def policy_file_sha256(path: str | None) -> str | None:
+    """SHA-256 of a policy file; None for no file.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    return None if path is None else PolicyFile.read(path).sha256
+
+
 def forget_policy_files() -> None:
     """Forget the policies of all files, so that the next call finds the names free."""
     for real in list(_LOADED):

@@ -183,12 +183,13 @@ class ResultsFolder:
             for folder in [self.path, *(self.path / RUNS).glob("*")]:
                 remove_unfinished(folder)
         until = time.monotonic() + LOCK_SECONDS
-        while not self._try_lock("LOCK_SH"):
-            if self._lock is None:
-                return
+        while self._can_lock() and not self._try_lock("LOCK_SH"):
             if time.monotonic() > until:
                 raise OutputError("another process has locked the folder", path=self.path)
             time.sleep(0.05)
+
+    def _can_lock(self) -> bool:
+        return self._lock is not None
 
     def _try_lock(self, kind: str) -> bool:
         if fcntl is None or self._lock is None:
