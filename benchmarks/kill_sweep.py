@@ -34,6 +34,7 @@ VICTIMS = ("worker 0", "worker 1", "scheduler", "client")
 MOMENT_SECONDS = 12.0
 """A kill comes at most so long after the client starts or the last kill."""
 LIMIT_SECONDS = 180.0
+"""A client that keeps no new result for so long hangs."""
 NOTED = ("budget_bytes", "ratio", "simulate_seconds", "engine")
 """Columns that depend on which budget of an interval was run, and where."""
 QUIET = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
@@ -146,7 +147,7 @@ class Siege:
             for killed in self.attack(client, folder):
                 if killed in ("scheduler", "client"):
                     break
-            status = self.ended(client)
+            status = self.ended(client, folder)
             self.told[f"client ended with status {status}"] += 1
             if status == 0:
                 return
@@ -178,14 +179,17 @@ class Siege:
             return True
         return False
 
-    def ended(self, client: Process) -> int:
+    def ended(self, client: Process, folder: Path) -> int:
         """Wait for the client to finish, or to give up in one line."""
-        started = time.monotonic()
+        seen, since = 0, time.monotonic()
         while self.waited(client, 1):
             self.cluster.supervise()
-            if time.monotonic() - started > LIMIT_SECONDS:
+            if (kept := len(kept_rows(folder))) != seen:
+                seen, since = kept, time.monotonic()
+            if time.monotonic() - since > LIMIT_SECONDS:
                 client.kill()
-                sys.exit("FAILED: the client hangs")
+                said = client.communicate()[1]
+                sys.exit(f"FAILED: the client hangs; on standard error: {said!r}")
         _, err = client.communicate()
         status = client.returncode
         if status == 2 and err.startswith("dtrdiag: error: ") and err.count("\n") == 1:

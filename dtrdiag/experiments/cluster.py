@@ -70,6 +70,7 @@ class DaskWorkers(Workers):
             self.close(aborted=True)
             raise
         self._threads, self._asked = 0, 0.0
+        self._scheduler: str | None = None
         self._seen = time.monotonic()
         super().__init__(self._client.get_executor(pure=False), 1)
         self.check()
@@ -85,16 +86,32 @@ class DaskWorkers(Workers):
         gone = self._client.status != "running"
         if not gone and now - self._asked >= ASK_SECONDS:
             self._asked = now
-            try:
-                self._threads = sum(self._client.nthreads().values())
-            except (OSError, TimeoutError, RuntimeError):
-                gone = True
+            gone = not self._ask()
         if gone:
             raise ExecutorError(f"{self._where} was lost: its scheduler is gone")
         if self._threads:
             self._seen = now
         elif now - self._seen > WORKERS_SECONDS:
             raise ExecutorError(f"{self._where} has had no workers for {WORKERS_SECONDS} seconds")
+
+    def _ask(self) -> bool:
+        """Ask the scheduler who it is and how many threads it has; whether it still is the same.
+
+        One that was started anew at the same address knows nothing of what is under way.
+        """
+        try:
+            told = self._client.sync(
+                self._client.scheduler.identity, callback_timeout=CONNECT_SECONDS
+            )
+            threads = self._client.sync(
+                self._client.scheduler.ncores, callback_timeout=CONNECT_SECONDS
+            )
+        except (OSError, TimeoutError, RuntimeError):
+            return False
+        self._threads = sum(threads.values())
+        if self._scheduler is None:
+            self._scheduler = told["id"]
+        return bool(told["id"] == self._scheduler)
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
         """See `Workers.submit`."""

@@ -198,10 +198,10 @@ def test_a_full_disk_ends_a_sweep_and_leaves_what_was_kept(grid, path, monkeypat
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 64 KiB, where one may be mounted."""
+    """A file system of 512 KiB, where one may be mounted."""
     place = tmp_path / "disk"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(place)]
     try:
         subprocess.run(mount, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
