@@ -39,46 +39,53 @@ SWEEP_SCHEMA = "dtrdiag.sweep/1"
 MAX_JOBS = 256
 
 
+_Traces = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TRACE...", help="One or more traces.", show_default=False),
+]
+_Policies = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--policy", metavar="POLICY", help="Eviction policy (dtr); repeatable."),
+]
+_Ratios = Annotated[
+    str | None, typer.Option(metavar="A:B:STEP", help="Ratios of the peak, B included; or X,Y,...")
+]
+_Budgets = Annotated[
+    str | None,
+    typer.Option(metavar="X,Y,...", help="Budgets such as 500MB,1.5GiB; or A:B:STEP."),
+]
+_Jobs = Annotated[
+    int | None,
+    typer.Option("-j", "--jobs", metavar="N", help="Processes (one a CPU).", show_default=False),
+]
+_Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS|local",
+        help="Use a dask cluster; local: one of -j processes, started here.",
+        show_default=False,
+    ),
+]
+_Output = Annotated[
+    str | None,
+    typer.Option("-o", "--output", metavar="DIR", help="Keep results here; use those kept."),
+]
+_Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with the sweep that -o DIR was last used for.")
+]
+
+
 @takes_rules
 def sweep(
     rules: Rules,
-    traces: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TRACE...", help="One or more traces.", show_default=False),
-    ] = None,
-    policies: Annotated[
-        list[str] | None,
-        typer.Option("-p", "--policy", metavar="POLICY", help="Eviction policy (dtr); repeatable."),
-    ] = None,
-    ratios: Annotated[
-        str | None,
-        typer.Option(metavar="A:B:STEP", help="Ratios of the peak, B included; or X,Y,..."),
-    ] = None,
-    budgets: Annotated[
-        str | None,
-        typer.Option(metavar="X,Y,...", help="Budgets such as 500MB,1.5GiB; or A:B:STEP."),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "-j", "--jobs", metavar="N", help="Processes (one a CPU).", show_default=False
-        ),
-    ] = None,
-    dask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS|local",
-            help="Use a dask cluster; local: one of -j processes, started here.",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Keep results here; use those kept."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the sweep that -o DIR was last used for.")
-    ] = False,
+    traces: _Traces = None,
+    policies: _Policies = None,
+    ratios: _Ratios = None,
+    budgets: _Budgets = None,
+    jobs: _Jobs = None,
+    dask: _Dask = None,
+    output: _Output = None,
+    resume: _Resume = False,
     json: Json = False,
 ) -> None:
     """Simulate a grid of budgets, in parallel.
