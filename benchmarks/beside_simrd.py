@@ -1,4 +1,4 @@
-"""The Python engine and simrd on the same recorded runs, in one process, as a ratio.
+"""Both engines and simrd on the same runs, in one process, as a ratio.
 
 Seconds are CPU time of the thread, which other programs on the machine disturb less than the clock.
 """
@@ -12,59 +12,111 @@ import importlib
 import json
 import math
 import statistics
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from dtrdiag.simulator import RunConfig, simulate
+from dtrdiag.simulator import RunConfig, RunResult, baseline_peak_bytes, budget_from_ratio, simulate
 from dtrdiag.trace import parse_dtr_log, write_dtr_log
 from dtrdiag.trace.catalog import resolve
 
 ENOUGH_SECONDS = 10.0
-"""No further repetition of a run that simrd has spent this much on."""
+"""simrd repeats no run that it has spent so much on."""
 RECORDS = Path(__file__).parents[1] / "tests" / "data" / "simrd-goldens.jsonl"
+LONG_RUNS = (
+    ("resnet32", "dtr", 0.107),
+    ("tv_densenet121", "dtr", 0.3),
+    ("lstm", "dtr-eq", 0.25),
+    ("treelstm", "dtr-eq", 0.3),
+    ("lstm", "dtr", 0.25),
+    ("lstm", "dtr", 0.264),
+)
+"""Runs that take simrd from half a second to minutes; all under eager, with limit 10."""
+_CLASSES = {
+    "dtr": "RuntimeV2EagerOptimized/DTR",
+    "dtr-eq": "RuntimeV2EagerOptimized/DTREqClass",
+}
 
 
-def measure(simrd: Path, traces: list[str] | None, most_seconds: float, repeat: int) -> None:
-    """Print one line per recorded run: seconds of each side, and how many times faster we are."""
+def recorded(traces: list[str] | None, most_seconds: float) -> list[dict[str, Any]]:
+    """The recorded runs of some traces, or of all, that took simrd no longer than that."""
+    records = [json.loads(line) for line in RECORDS.read_text().splitlines()]
+    return [
+        record
+        for record in records
+        if record["simrd_seconds"] <= most_seconds and (not traces or record["trace"] in traces)
+    ]
+
+
+def long_runs(traces: list[str] | None) -> list[dict[str, Any]]:
+    """`LONG_RUNS` in the form of recorded runs, without digests."""
+    records = []
+    for name, policy, ratio in LONG_RUNS:
+        if traces and name not in traces:
+            continue
+        trace = resolve(name)
+        records.append(
+            {
+                "trace": name,
+                "policy": policy,
+                "dealloc": "eager",
+                "ratio": ratio,
+                "budget": budget_from_ratio(baseline_peak_bytes(trace), ratio),
+                "baseline_cost": trace.baseline_cost_ns,
+                "overhead_limit": 10,
+                "simrd_class": _CLASSES[policy],
+            }
+        )
+    return records
+
+
+def measure(simrd: Path, records: list[dict[str, Any]], repeat: int, engine: str) -> None:
+    """Print one line per run: seconds of each side, and how many times faster we are."""
     sys.path.insert(0, str(simrd))
     loaded: dict[str, tuple[Any, Any]] = {}
     ratios = []
-    print(f"{'run':44} {'simrd s':>9} {'dtrdiag s':>9} {'ratio':>7}  decisions", flush=True)
-    for line in RECORDS.read_text().splitlines():
-        record = json.loads(line)
+    print(f"engine: {engine}; seconds are medians of CPU time of one thread")
+    print(
+        f"{'run':34} {'simrd s':>9} {'dtrdiag s':>9} {'ratio':>8} {'decisions/s':>12} "
+        f"{'peak MB':>7}  decisions",
+        flush=True,
+    )
+    for record in records:
         name = record["trace"]
-        if record["simrd_seconds"] > most_seconds or (traces and name not in traces):
-            continue
         if name not in loaded:
             loaded[name] = _load(name)
             gc.freeze()
         trace, graph = loaded[name]
         theirs: list[float] = []
         ours: list[float] = []
-        while len(ours) < repeat and sum(theirs) < ENOUGH_SECONDS:
+        while len(ours) < repeat:
             # What one side leaves behind must not be collected in the other's time.
             gc.collect()
-            seconds, digest = _run_simrd(graph, record)
-            theirs.append(seconds)
+            if sum(theirs) < ENOUGH_SECONDS:
+                seconds, digest = _run_simrd(graph, record)
+                theirs.append(seconds)
             gc.collect()
             config = RunConfig(
                 record["policy"],
                 record["budget"],
                 dealloc=record["dealloc"],
                 overhead_limit=record["overhead_limit"],
+                engine=engine,
             )
             started = time.thread_time()
             result = simulate(trace, config)
             ours.append(time.thread_time() - started)
-        same = digest == result.end.decisions_sha256 == record["decisions_sha256"]
+        ours_sha256 = result.end.decisions_sha256
+        same = digest == ours_sha256 == record.get("decisions_sha256", ours_sha256)
         ratio = statistics.median(theirs) / statistics.median(ours)
         ratios.append(ratio)
         label = f"{name} {record['policy']} {record['dealloc']} {record['ratio']}"
         print(
-            f"{label:44} {statistics.median(theirs):9.3f} {statistics.median(ours):9.3f} "
-            f"{ratio:6.2f}x  {'equal' if same else 'DIFFERENT'}",
+            f"{label:34} {statistics.median(theirs):9.3f} {statistics.median(ours):9.4f} "
+            f"{ratio:7.1f}x {_decisions(result) / statistics.median(ours):12,.0f} "
+            f"{_peak_megabytes(record, engine):7.0f}  {'equal' if same else 'DIFFERENT'}",
             flush=True,
         )
     if not ratios:
@@ -74,6 +126,26 @@ def measure(simrd: Path, traces: list[str] | None, most_seconds: float, repeat: 
         f"{len(ratios)} runs: ratio {min(ratios):.2f}x at the least, "
         f"{statistics.median(ratios):.2f}x in the middle, {max(ratios):.2f}x at the most"
     )
+
+
+def _decisions(result: RunResult) -> int:
+    end = result.end
+    evictions = end.evictions_pressure + end.evictions_release + end.evictions_banish
+    return end.computes + end.remats + evictions
+
+
+def _peak_megabytes(record: dict[str, Any], engine: str) -> float:
+    """Peak memory of a process of its own that does nothing but this run."""
+    program = f"""
+import resource
+from dtrdiag.simulator import RunConfig, simulate
+from dtrdiag.trace.catalog import resolve
+simulate(resolve({record["trace"]!r}), RunConfig({record["policy"]!r}, {record["budget"]},
+    dealloc={record["dealloc"]!r}, overhead_limit={record["overhead_limit"]}, engine={engine!r}))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    return float(done.stdout)
 
 
 def _load(name: str) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
     python benchmarks/run.py                      the logs
     python benchmarks/run.py --simrd PATH         and every recorded run beside simrd
     python benchmarks/run.py --simrd PATH --trace unet --most-seconds 1
+    python benchmarks/run.py --simrd PATH --long  runs that take simrd up to minutes
 
 PATH is the folder that holds the package `simrd` of uwsampl/dtr-prototype (its folder `simrd`); it
 is imported from there, never copied. Public traces are found as in the tests (DTRDIAG_TRACES, or
@@ -28,16 +29,22 @@ def main() -> None:
     parser.add_argument("--trace", action="append", help="only this public trace; repeatable")
     parser.add_argument("--most-seconds", type=float, default=1e9, help="skip recorded runs longer")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each side, median counts")
+    parser.add_argument("--long", action="store_true", help="the long runs, not the recorded ones")
+    parser.add_argument("--engine", default="auto", help="auto, native or python")
     options = parser.parse_args()
     if options.simrd is None:
         logs.measure()
         return
+    if options.long:
+        records = beside_simrd.long_runs(options.trace)
+    else:
+        records = beside_simrd.recorded(options.trace, options.most_seconds)
     # simrd recurses once per level of rematerialisation.
     sys.setrecursionlimit(1_000_000)
     threading.stack_size(1 << 30)
     worker = threading.Thread(
         target=beside_simrd.measure,
-        args=(options.simrd, options.trace, options.most_seconds, options.repeat),
+        args=(options.simrd, records, options.repeat, options.engine),
     )
     worker.start()
     worker.join()
