@@ -16,6 +16,7 @@ from dtrdiag.analyses.budget_map import (
 )
 from dtrdiag.analyses.diff import RunDiff, diff_document, diff_runs
 from dtrdiag.analyses.divergence import Decision, Divergence, first_divergence
+from dtrdiag.analyses.evictions import eviction_counts
 from dtrdiag.analyses.frontier import Frontier, frontier_document, pinned_frontier
 from dtrdiag.analyses.graph import dependency_graph, neighbourhood
 from dtrdiag.analyses.map_document import map_document, run_of_interval
@@ -43,6 +44,7 @@ __all__ = [
     "dependency_graph",
     "diff_document",
     "diff_runs",
+    "eviction_counts",
     "eviction_sets",
     "first_divergence",
     "frontier_document",

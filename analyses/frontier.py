@@ -9,6 +9,7 @@ and how many bytes that makes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -18,6 +19,9 @@ from dtrdiag.analyses.summary import INCOMPLETE
 from dtrdiag.errors import AnalysisError
 from dtrdiag.events.records import End, Event, OutOfMemory, RunHeader
 from dtrdiag.ids import OpId, StorageId, TensorId
+from dtrdiag.log.forward import NAMES, state_at_oom
+from dtrdiag.log.held import Irregular
+from dtrdiag.log.parquet import ParquetReader
 from dtrdiag.log.replay import Replay
 from dtrdiag.log.state import Frame
 
@@ -132,12 +136,16 @@ def pinned_frontier(events: Iterable[Event]) -> Frontier:
     """The pinned frontier of a run that stopped out of memory.
 
     One pass, up to the `oom` event; time linear in the events, memory in the size of the graph.
+    A Parquet log is read in columns, at a fraction of the time.
 
     Raises:
         AnalysisError: the run did not stop out of memory, the message says how it ended; or the
             events do not begin with a header.
         LogError: an event names something that the log did not introduce.
     """
+    if isinstance(events, ParquetReader):
+        with suppress(Irregular):
+            return _by_columns(events)
     header, rest = split_header(events)
     replay = Replay()
     replay.apply(header)
@@ -149,9 +157,23 @@ def pinned_frontier(events: Iterable[Event]) -> Frontier:
                 return _frontier(header, replay, event)
         if isinstance(event, End):
             outcome = event.outcome
+    raise _no_frontier(replay, outcome)
+
+
+def _by_columns(log: ParquetReader) -> Frontier:
+    """The same from whole columns, for logs of millions of events."""
+    replay, oom = state_at_oom(log.batches(NAMES))
+    if oom is None:
+        raise _no_frontier(replay, INCOMPLETE if replay.end is None else replay.end.outcome)
+    with introduced():
+        return _frontier(log.header, replay, oom)
+
+
+def _no_frontier(replay: Replay, outcome: str) -> AnalysisError:
     if outcome == INCOMPLETE:
-        raise AnalysisError(f"the log is incomplete: it stops at event {replay.seq} without `oom`")
-    raise AnalysisError(f"the run did not stop out of memory: its outcome is {outcome}")
+        stops = f"it stops at event {replay.seq} without `oom`"
+        return AnalysisError(f"the log is incomplete: {stops}")
+    return AnalysisError(f"the run did not stop out of memory: its outcome is {outcome}")
 
 
 def _frontier(header: RunHeader, replay: Replay, oom: OutOfMemory) -> Frontier:

@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 
-from dtrdiag.analyses.reading import require_same_trace, split_header
-from dtrdiag.analyses.summary import RunTally
+from dtrdiag.analyses.reading import require_same_trace
+from dtrdiag.analyses.summary import RunTally, count_run
 from dtrdiag.events.records import Event
 from dtrdiag.ids import StorageId
 from dtrdiag.log.state import CAUSES
@@ -85,13 +85,8 @@ def eviction_sets(a: Iterable[Event], b: Iterable[Event]) -> EvictionSets:
     Raises:
         AnalysisError: the events do not begin with a header, or the traces differ.
     """
-    header_a, rest_a = split_header(a)
-    header_b, rest_b = split_header(b)
-    require_same_trace(header_a, header_b)
-    tally_a, tally_b = RunTally(header_a), RunTally(header_b)
-    for tally, rest in ((tally_a, rest_a), (tally_b, rest_b)):
-        for event in rest:
-            tally.add(event)
+    tally_a, tally_b = count_run(a), count_run(b)
+    require_same_trace(tally_a.header, tally_b.header)
     return sets_of(tally_a, tally_b)
 
 

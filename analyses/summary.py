@@ -11,8 +11,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 
 from dtrdiag.analyses.reading import split_header
+from dtrdiag.events.columns import COLUMNS, KIND_CODES, EventColumns, column_name
+from dtrdiag.events.conversion import events_of
+from dtrdiag.events.fields import FIELDS
+from dtrdiag.events.packed import add_exactly, sum_exactly
 from dtrdiag.events.records import (
     Compute,
     End,
@@ -22,10 +28,15 @@ from dtrdiag.events.records import (
     Rematerialise,
     RunHeader,
 )
+from dtrdiag.log.parquet import ParquetReader
 from dtrdiag.log.state import CAUSES, Tally
 
 RUN_SCHEMA = "dtrdiag.run/1"
 INCOMPLETE = "incomplete"
+
+_COUNTED = ("memory_bytes", "requested_bytes", "fits", "storage", "cause", "cost_ns", "freed_bytes")
+NAMES = frozenset({*_COUNTED, *(column_name("end", field.name) for field in FIELDS["end"])})
+"""The columns of a log that counting needs."""
 
 
 @attrs.frozen
@@ -114,6 +125,31 @@ class RunTally:
         elif isinstance(event, End):
             self.end = event
 
+    def add_columns(self, columns: EventColumns) -> None:
+        """Count a batch that has the columns `NAMES`. The digest of decisions is left alone."""
+        counts = self.counts
+        needed = _sums(columns, "fit", "memory_bytes", "requested_bytes")
+        fits = columns.column("fits").values
+        for answer in (True, False):
+            asked = needed[fits == answer]
+            if len(asked):
+                counts.fit(int(asked.max() if answer else asked.min()), answer)
+        storages, causes = columns.of("evict", "storage").values, columns.column("cause").codes
+        for code, cause in enumerate(COLUMNS["cause"].words or ()):
+            victims = storages[causes == code]
+            counts.evictions[cause] += len(victims)
+            counts.evicted[cause].update(np.unique(victims).tolist())
+        for kind in ("compute", "rematerialise"):
+            memory = _sums(columns, kind, "memory_bytes", "freed_bytes")
+            if len(memory):
+                self._see_memory(int(memory.max()))
+        costs_ns = columns.of("rematerialise", "cost_ns").values
+        counts.computes += int((columns.kind == KIND_CODES["compute"]).sum())
+        counts.remats += len(costs_ns)
+        counts.remat_cost_ns += sum_exactly(costs_ns)
+        for row in np.flatnonzero(columns.kind == KIND_CODES["end"]).tolist():
+            self.add(*events_of(columns.slice(row, row + 1)))
+
     def _see_memory(self, memory_bytes: int) -> None:
         if memory_bytes > self.counts.max_memory_bytes:
             self.counts.max_memory_bytes = memory_bytes
@@ -140,6 +176,10 @@ class RunTally:
             interval_hi_bytes=counts.interval_hi_bytes,
             decisions_sha256=None,
         )
+
+
+def _sums(columns: EventColumns, kind: str, a: str, b: str) -> npt.NDArray[Any]:
+    return add_exactly(columns.of(kind, a).values, columns.of(kind, b).values)
 
 
 def summary_of(header: RunHeader, end: End) -> RunSummary:
@@ -174,11 +214,25 @@ def summarise(events: Iterable[Event]) -> RunSummary:
     Raises:
         AnalysisError: the events do not begin with a header.
     """
+    return count_run(events).summary()
+
+
+def count_run(events: Iterable[Event]) -> RunTally:
+    """The counts of a run from its log, as `summarise`; a Parquet log is counted in columns.
+
+    Raises:
+        AnalysisError: the events do not begin with a header.
+    """
+    if isinstance(events, ParquetReader):
+        tally = RunTally(events.header)
+        for columns in events.batches(NAMES):
+            tally.add_columns(columns)
+        return tally
     header, rest = split_header(events)
     tally = RunTally(header)
     for event in rest:
         tally.add(event)
-    return tally.summary()
+    return tally
 
 
 def run_document(

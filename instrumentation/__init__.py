@@ -6,6 +6,8 @@ if __name__ != "dtrdiag.instrumentation":
     raise ImportError("import dtrdiag.instrumentation, not instrumentation")
 
 from dtrdiag.instrumentation.jsonl import JsonlWriter
+from dtrdiag.instrumentation.parquet import ParquetWriter
 from dtrdiag.instrumentation.recorder import EventRecorder
+from dtrdiag.instrumentation.writing import check_log_name, log_writer
 
-__all__ = ["EventRecorder", "JsonlWriter"]
+__all__ = ["EventRecorder", "JsonlWriter", "ParquetWriter", "check_log_name", "log_writer"]

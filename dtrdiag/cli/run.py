@@ -21,6 +21,7 @@ from dtrdiag.cli.options import (
 from dtrdiag.cli.output import check_outputs, print_json, print_sentences, print_table
 from dtrdiag.cli.sources import RunOptions, load_trace, record
 from dtrdiag.errors import UsageError
+from dtrdiag.instrumentation import check_log_name
 from dtrdiag.rendering.answers import run_words
 from dtrdiag.rendering.tables import run_table
 from dtrdiag.simulator import RunConfig, RunResult, simulate
@@ -37,7 +38,10 @@ def run(
     output: Annotated[
         str | None,
         typer.Option(
-            "-o", "--output", metavar="LOG", help="Write the event log: .jsonl, also .gz or .zst."
+            "-o",
+            "--output",
+            metavar="LOG",
+            help="Write the event log: .jsonl, also .gz or .zst; or .parquet.",
         ),
     ] = None,
     candidates: Annotated[
@@ -74,9 +78,10 @@ def _check_log(output: str | None, candidates: int, force: bool) -> None:
         if candidates:
             raise UsageError("--candidates shows in a log alone: add -o LOG")
         return
-    if output.endswith(".parquet"):
-        raise UsageError("logs are written as .jsonl, .jsonl.gz or .jsonl.zst", path=output)
+    if output.endswith((".parquet.gz", ".parquet.zst")):
+        raise UsageError("a Parquet log is compressed inside: name it .parquet", path=output)
     check_outputs([output], force)
+    check_log_name(output)
 
 
 def _simulate(trace: Trace, config: RunConfig, output: str | None, force: bool) -> RunResult:

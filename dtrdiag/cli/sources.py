@@ -1,7 +1,7 @@
 """What do the arguments TRACE and RUN stand for?
 
 A TRACE is the name of a known trace, a DTR log file, or `archive.zip::MEMBER`. A RUN is a saved
-event log, told by its first line and not by its name, or a TRACE with run options; then the run is
+event log, told by how it begins and not by its name, or a TRACE with run options; then the run is
 simulated and its log kept in a temporary file, because a long run does not fit into memory.
 """
 
@@ -23,8 +23,8 @@ from dtrdiag.cli.values import parse_ratio, parse_size
 from dtrdiag.errors import AnalysisError, DtrdiagError, SimulationError, UsageError
 from dtrdiag.files import ARCHIVE_SEPARATOR, read_first_line
 from dtrdiag.hooks import Hooks
-from dtrdiag.instrumentation import JsonlWriter
-from dtrdiag.log import LogReader, open_log
+from dtrdiag.instrumentation import log_writer
+from dtrdiag.log import LogReader, is_parquet, open_log
 from dtrdiag.simulator import (
     RunConfig,
     RunResult,
@@ -131,15 +131,20 @@ def record(trace: Trace, config: RunConfig, path: str | Path, force: bool = Fals
         DtrdiagError: of the simulation, or of writing the log.
     """
     hooks = Hooks()
-    with JsonlWriter(path, force=force) as writer:
+    with log_writer(path, force=force) as writer:
         hooks.subscribe(writer)
         return simulate(trace, config, hooks)
 
 
 def is_event_log(text: str) -> bool:
-    """Whether an argument names a file or member that begins with the header of an event log."""
+    """Whether an argument names a file or member that begins with the header of an event log.
+
+    Any Parquet file passes for one: it is no trace, and the reader of logs says what it is.
+    """
     if not os.path.isfile(text) and ARCHIVE_SEPARATOR not in text:
         return False
+    if is_parquet(text):
+        return True
     try:
         fields = orjson.loads(read_first_line(text, _FIRST_LINE_BYTES))
     except (DtrdiagError, ValueError):

@@ -181,7 +181,7 @@ def _decode_with_care(plan: _Plan, mapping: Mapping[str, Any]) -> Event:
     known = set(plan.keys)
     extra = {name: value for name, value in mapping.items() if name not in known}
     for name, value in extra.items():
-        if _too_deep(value):
+        if too_deep(value):
             deep = f"field {_short(name)} is nested more than {MAX_DEPTH} deep"
             raise LogError(f"{plan.kind}: {deep}")
     if not extra and len(mapping) == len(plan.keys) and plan.record is not RunHeader:
@@ -189,7 +189,7 @@ def _decode_with_care(plan: _Plan, mapping: Mapping[str, Any]) -> Event:
     return cast(Event, plan.record(*values, extra=extra))
 
 
-def _too_deep(value: Any) -> bool:
+def too_deep(value: Any) -> bool:
     """Whether writers that recurse could fail on a value of a foreign field."""
     level = [value]
     for _ in range(MAX_DEPTH):

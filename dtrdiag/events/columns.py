@@ -11,7 +11,7 @@ it is derived from the schema of events, like everything else that describes the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -202,8 +202,11 @@ class EventColumns:
             extra,
         )
 
-    def check(self) -> None:
+    def check(self, names: Collection[str] | None = None) -> None:
         """Refuse a batch that does not hang together or breaks the schema. O(n) at worst.
+
+        Args:
+            names: the columns that must be there; None: all that the events have fields for.
 
         Checked are types, numbers of entries, nulls, vocabularies, offsets, and nan among numbers;
         not what `extra` holds.
@@ -220,6 +223,8 @@ class EventColumns:
             if name not in COLUMNS:
                 raise LogError(f"unknown column {name!r}")
         for name, spec in COLUMNS.items():
+            if names is not None and name not in names and name not in self.fields:
+                continue
             self._check_column(spec, self.fields.get(name), int(counts[_HAS[name]].sum()), counts)
         if any(not 0 <= row < len(self) for row in self.extra):
             raise LogError("extra fields of an event that is not in the batch")

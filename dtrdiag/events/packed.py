@@ -318,3 +318,19 @@ def _wrong_valid(valid: Bools | None, length: int) -> str | None:
     return wrong_array(valid, np.bool_) or (
         None if len(valid) == length else "has arrays of different lengths"
     )
+
+
+def add_exactly(a: Int64s, b: Int64s) -> npt.NDArray[Any]:
+    """Elementwise sums, as Python integers where 64 bits might not do."""
+    limit = 1 << 62
+    if all(not len(part) or -limit < part.min() <= part.max() < limit for part in (a, b)):
+        return a + b
+    total: npt.NDArray[Any] = a.astype(object) + b.astype(object)
+    return total
+
+
+def sum_exactly(values: Int64s) -> int:
+    """The sum, also where 64 bits do not do."""
+    if not len(values) or max(abs(int(values.min())), int(values.max())) * len(values) < 1 << 62:
+        return int(values.sum())
+    return sum(values.tolist())

@@ -1,6 +1,8 @@
 """Event logs: reading them, the state at any point (`Replay`), and their rules (`verify`)."""
 
-from dtrdiag.log.reader import LogReader, open_log, read_events
+from dtrdiag.log.opening import open_log, read_columns, read_events
+from dtrdiag.log.parquet import ParquetReader, is_parquet
+from dtrdiag.log.reader import LogReader
 from dtrdiag.log.replay import Replay
 from dtrdiag.log.rules import RULES, Problem, Verification
 from dtrdiag.log.state import Frame, Tally
@@ -10,11 +12,14 @@ __all__ = [
     "RULES",
     "Frame",
     "LogReader",
+    "ParquetReader",
     "Problem",
     "Replay",
     "Tally",
     "Verification",
+    "is_parquet",
     "open_log",
+    "read_columns",
     "read_events",
     "verify",
 ]

@@ -26,28 +26,11 @@ MAX_LINE_BYTES = 16 << 20
 _CHUNK = 1 << 18
 
 
-def open_log(path: str | os.PathLike[str]) -> LogReader:
-    """A reader of the log at `path`; `.gz` and `.zst` are decompressed on the way.
-
-    Reads the first line alone.
-
-    Raises:
-        InputError: the file is missing, a directory or unreadable.
-        LogError: the file is empty or does not begin with a whole run header.
-        LogVersionError: the log has a major version that this reader does not know.
-    """
-    return LogReader(os.fspath(path))
-
-
-def read_events(path: str | os.PathLike[str]) -> list[Event]:
-    """All events of a log, up to the cut if it has one; errors as `open_log` and iteration."""
-    return list(open_log(path))
-
-
 class LogReader:
     """The events of one log in order, as often as asked; each iteration reads the file anew.
 
-    Holds one chunk and one line at a time, whatever the size of the log.
+    This one reads JSON lines, plain or compressed. It holds one chunk and one line at a time,
+    whatever the size of the log.
 
     Iterating raises `LogError` with file and line for a line that is no event of the schema, and
     for anything after the `end` event. Events of a kind that a newer minor version added are
