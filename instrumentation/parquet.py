@@ -17,10 +17,9 @@ import orjson
 
 from dtrdiag.errors import LogError, OutputError
 from dtrdiag.events import SCHEMA, Event, encode
-from dtrdiag.events.columns import KIND_CODES, EventColumns, Texts
+from dtrdiag.events.columns import KIND_CODES, EventColumns, Ints, Texts
 from dtrdiag.events.conversion import columns_of, events_of
 from dtrdiag.events.parquet import (
-    ASCENDING,
     KIND,
     RUN_KEY,
     SCHEMA_KEY,
@@ -35,12 +34,13 @@ ROW_GROUP = 1 << 18
 _HELD_EVENTS = 1 << 14
 
 _FREE_TEXTS = [name for name, spec in STORED.items() if spec.form is Texts and spec.words is None]
-# Measured (benchmarks/logs.py): lz4 costs less than it saves, statistics and dictionaries of
-# numbers only cost; large batches save calls per column.
+_INTS = [name for name, spec in STORED.items() if spec.form is Ints]
+# As measured: differences of integers are half as large as the integers, at no cost, and leave
+# little to compress; dictionaries of numbers and statistics only cost time.
 _OPTIONS: dict[str, Any] = {
-    "compression": "lz4",
+    "compression": "snappy",
     "use_dictionary": [KIND, *(name for name, spec in STORED.items() if spec.form is Texts)],
-    "column_encoding": dict.fromkeys(ASCENDING, "DELTA_BINARY_PACKED"),
+    "column_encoding": dict.fromkeys(_INTS, "DELTA_BINARY_PACKED"),
     "write_statistics": ["seq"],
     "write_batch_size": 1 << 16,
     "data_page_size": 8 << 20,

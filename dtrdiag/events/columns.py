@@ -11,7 +11,7 @@ it is derived from the schema of events, like everything else that describes the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -254,8 +254,8 @@ class EventColumns:
         if spec.words is not None and isinstance(column, Texts):
             self._check_words(spec, column, present)
 
-    def _check_nulls(self, spec: ColumnSpec, column: Column, required: Iterable[str]) -> None:
-        nulls = column.nulls()
+    def _check_nulls(self, spec: ColumnSpec, column: Column, required: Sequence[str]) -> None:
+        nulls = column.nulls() if required else None
         if nulls is None or not nulls.any():
             return
         kinds = self.kind[self.rows(spec.name)][nulls]

@@ -47,9 +47,6 @@ ONCE = ("run", "oom", "thrashed", "end")
 """Kinds of which a log has at most one event."""
 STORED = {name: spec for name, spec in COLUMNS.items() if not set(spec.kinds) <= set(ONCE)}
 """The columns that are columns of the file too, in its order."""
-ASCENDING = ("seq", "cause_seq", "clock_ns")
-"""Columns of which the differences are stored."""
-
 _ONCE_CODES = np.isin(np.arange(len(KINDS)), [KIND_CODES[kind] for kind in ONCE])
 _MISSING = "a log as Parquet needs pyarrow: pip install 'dtrdiag[parquet]'"
 
@@ -95,9 +92,10 @@ def arrow_schema(pa: Any) -> Any:
 
 
 class TableMaker:
-    """Makes Arrow tables of batches.
+    """Makes Arrow tables of batches of at most `rows` events.
 
-    What is null throughout is made once and shared by all tables.
+    What is null throughout is made once and shared by all tables, and all tables are made in the
+    same memory: asking the system for it anew would cost as much as filling it.
 
     Attributes:
         schema: the `pyarrow.Schema` of the tables.
@@ -105,13 +103,15 @@ class TableMaker:
 
     def __init__(self, pa: Any, rows: int) -> None:
         self._pa = pa
+        self._memory = _Memory(rows)
         self.schema = arrow_schema(pa)
         self._nulls = {of_type: pa.nulls(rows, of_type) for of_type in set(self.schema.types)}
         self._kinds = pa.array(KINDS)
 
     def table(self, columns: EventColumns) -> Any:
-        """A batch of at most `rows` events as a `pyarrow.Table`. O(events x columns)."""
+        """A batch as a `pyarrow.Table`, good until the next call. O(events x columns)."""
         pa = self._pa
+        self._memory.reuse()
         kinds = pa.array(columns.kind.astype(np.int32))
         arrays: list[Any] = [pa.DictionaryArray.from_arrays(kinds, self._kinds)]
         spreads: dict[tuple[str, ...], _Spread] = {}
@@ -121,7 +121,7 @@ class TableMaker:
                 arrays += [None] * len(physical_names(spec))
                 continue
             if spec.kinds not in spreads:
-                spreads[spec.kinds] = _Spread(pa, columns.rows(name))
+                spreads[spec.kinds] = _Spread(pa, columns.rows(name), self._memory)
             arrays += spreads[spec.kinds].arrays(column)
         arrays.append(self._rest(columns))
         whole = [
@@ -153,15 +153,44 @@ def rare_fields(columns: EventColumns) -> dict[int, dict[str, Any]]:
     return found
 
 
+class _Memory:
+    """Arrays that are used again and again."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._arrays: dict[np.dtype[Any], list[npt.NDArray[Any]]] = {}
+        self._used: dict[np.dtype[Any], int] = {}
+
+    def reuse(self) -> None:
+        """Let go of everything."""
+        self._used.clear()
+
+    def array(self, dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
+        """An array of at most `rows` items, filled with whatever."""
+        arrays = self._arrays.setdefault(dtype, [])
+        used = self._used.get(dtype, 0)
+        self._used[dtype] = used + 1
+        if used == len(arrays):
+            arrays.append(np.empty(self._rows + 1, dtype))
+        return arrays[used][:size]
+
+
 class _Spread:
     """Spreads packed columns over the rows that they belong to."""
 
-    def __init__(self, pa: Any, rows: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, pa: Any, rows: npt.NDArray[np.bool_], memory: _Memory) -> None:
         self._pa = pa
+        self._memory = memory
         self._size = len(rows)
         self._at = np.flatnonzero(rows)
         self._all = len(self._at) == len(rows)
         self._bits = None if self._all else _bitmap(pa, rows)
+        # For a field that many events have it is quicker to fetch than to put.
+        self._source = None
+        if not self._all and len(self._at) > len(rows) // 8:
+            self._source = memory.array(np.dtype(np.intp), len(rows))
+            np.cumsum(rows, out=self._source)
+            self._source -= 1
 
     def arrays(self, column: Column) -> list[Any]:
         """The Arrow arrays of one column; None for one that is null throughout."""
@@ -195,7 +224,8 @@ class _Spread:
         storages, scores = column.flat()
         if not len(storages):
             return None
-        parts = _Spread(pa, np.ones(len(storages), np.bool_)).arrays(scores)
+        every = np.ones(len(storages), np.bool_)
+        parts = _Spread(pa, every, _Memory(len(every))).arrays(scores)
         of_types = (pa.float64(), pa.int64())
         numbers = [
             pa.nulls(len(storages), of_type) if part is None else part
@@ -206,26 +236,37 @@ class _Spread:
         return self._lists(column.offsets, struct)
 
     def _dense(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """An entry per row; what stands where there is none is anybody's guess."""
         if self._all:
             return np.ascontiguousarray(values)
-        dense = np.zeros(self._size, values.dtype)
+        dense = self._memory.array(values.dtype, self._size)
+        if self._source is not None:
+            # Clipped: before the first entry there is none to fetch.
+            return np.take(values, self._source, out=dense, mode="clip")
+        dense[self._at] = values
+        return dense
+
+    def _sparse(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """An entry per row, 0 where there is none."""
+        dense = self._memory.array(values.dtype, self._size)
+        dense[:] = 0
         dense[self._at] = values
         return dense
 
     def _flat(self, values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None) -> Any:
+        # The file gets no value for what is null, so it does not matter what stands there.
         pa = self._pa
         bits = self._bits
         if valid is not None and not valid.all():
-            bits = _bitmap(pa, self._dense(valid))
-            # What stands where an entry is null must not tell one producer from another.
-            values = np.where(valid, values, values.dtype.type(0))
+            bits = _bitmap(pa, self._sparse(valid))
         parts = [bits, pa.py_buffer(self._dense(values))]
         return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), self._size, parts)
 
     def _lists(self, offsets: npt.NDArray[np.int64], values: Any) -> Any:
         pa = self._pa
-        ends = np.zeros(self._size + 1, np.int32)
-        np.cumsum(self._dense(np.diff(offsets)), out=ends[1:])
+        ends = self._memory.array(np.dtype(np.int32), self._size + 1)
+        ends[0] = 0
+        np.cumsum(self._sparse(np.diff(offsets).astype(np.int32)), dtype=np.int32, out=ends[1:])
         parts = [self._bits, pa.py_buffer(ends)]
         return pa.Array.from_buffers(
             pa.list_(values.type), self._size, parts, children=[values]
