@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import beside_simrd
 import logs
+import parquet
 
 
 def main() -> None:
@@ -34,6 +35,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.simrd is None:
         logs.measure()
+        parquet.measure()
         return
     if options.long:
         records = beside_simrd.long_runs(options.trace)

@@ -15,7 +15,6 @@ import orjson
 from dtrdiag.errors import LogError
 from dtrdiag.events.codec import MAX_DEPTH, decode, too_deep
 from dtrdiag.events.columns import (
-    COLUMNS,
     FLOAT,
     INT,
     KIND_CODES,
@@ -84,7 +83,10 @@ class Gatherer:
         array = self._whole(table, KIND)
         if array.null_count:
             raise LogError(f"column {KIND!r} is null somewhere")
-        return array.indices.to_numpy(), array.dictionary.to_pylist()
+        codes, words = array.indices.to_numpy(), array.dictionary.to_pylist()
+        if len(codes) and not 0 <= codes.min() <= codes.max() < len(words):
+            raise LogError(f"column {KIND!r} has a code beyond its words")
+        return codes, words
 
     def batch(self, table: Any) -> EventColumns:
         """The batch that a table or record batch holds, all of whose kinds are known. O(n).
@@ -281,6 +283,9 @@ def _numbers(
         if is_float is not None:
             tags[~is_float] = NULL
         return Numbers(tags, floats)
+    twice = is_int if is_float is None else is_float if is_int is None else is_float & is_int
+    if len(at) and (twice is None or twice.any()):
+        raise LogError("a number is there twice, as a float and as an int")
     tags = np.zeros(len(at), np.uint8)
     tags[slice(None) if is_float is None else is_float] = FLOAT
     tags[slice(None) if is_int is None else is_int] = INT
@@ -296,8 +301,3 @@ def _offsets(array: Any, at: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
     offsets = np.zeros(len(at) + 1, np.int64)
     np.cumsum(lengths[at], out=offsets[1:])
     return offsets
-
-
-def known_columns() -> Collection[str]:
-    """The names that `names` may hold."""
-    return COLUMNS.keys()

@@ -20,13 +20,16 @@ from dtrdiag.log.reader import LogReader
 
 BATCH = 1 << 18
 """How many events are in memory in columns at a time."""
-_RECORDS = 1 << 15
+_RECORDS = 1 << 12
 """How many of them as records."""
 _END = KIND_CODES["end"]
 
 
 def is_parquet(path: str) -> bool:
-    """Whether a file is Parquet, or is named as if it were."""
+    """Whether a plain file is Parquet, or is named as if it were."""
+    if not os.path.isfile(path):
+        # A pipe, say, would wait for somebody to write to it.
+        return False
     try:
         with open(path, "rb") as stream:
             return stream.read(len(MAGIC)) == MAGIC or path.endswith(SUFFIX)
@@ -90,7 +93,7 @@ class ParquetReader(LogReader):
                 if len(columns):
                     last_seq = int(columns.column("seq").values[-1])
                     yield columns
-        except (OSError, self._pa.ArrowException) as error:
+        except (OSError, UnicodeError, self._pa.ArrowException) as error:
             what = f"cannot be read further after row {done}: {error}"
             raise LogError(what, path=self.path) from None
         except LogError as error:
@@ -146,7 +149,7 @@ class ParquetReader(LogReader):
             if last != MAGIC or size < 12:
                 raise self._error("a Parquet file without its end: cut, or never finished", None)
             return self._parquet.ParquetFile(self.path)
-        except (OSError, self._pa.ArrowException) as error:
+        except (OSError, UnicodeError, self._pa.ArrowException) as error:
             raise self._error(f"a damaged Parquet file: {error}", None) from None
 
     def _read_header(self) -> RunHeader:

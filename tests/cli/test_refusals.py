@@ -206,7 +206,8 @@ def test_candidates(refuses):
     [
         ("gone/x.jsonl", "the folder does not exist"),
         (".", "is a directory, not a file"),
-        ("x.parquet", "logs are written as .jsonl"),
+        ("gone/x.parquet", "the folder does not exist"),
+        ("x.parquet.gz", "a Parquet log is compressed inside: name it .parquet"),
     ],
 )
 def test_logs_that_cannot_be_written(refuses, path, why):
