@@ -17,7 +17,14 @@ from dtrdiag.analyses.budget_map import (
     Segment,
 )
 from dtrdiag.rendering.palette import OUTCOME_STYLES
-from dtrdiag.rendering.units import NOT_KNOWN, both_bytes, count, exact_bytes, plain_name
+from dtrdiag.rendering.units import (
+    NOT_KNOWN,
+    both_bytes,
+    count,
+    exact_bytes,
+    plain_name,
+    short_bytes,
+)
 
 SEGMENT_ROWS = 40
 """Of more segments than this the widest are shown."""
@@ -162,7 +169,10 @@ def _cliff_text(cliff: Cliff) -> str:
 
 
 def segment_table(budget_map: BudgetMap, segments: Sequence[Segment]) -> Table:
-    """Maximal segments of equal outcome, ascending; of very many the widest."""
+    """Maximal segments of equal outcome, ascending; of very many the widest.
+
+    Their ends are exact, widths and overheads rounded, so that it fits into 80 columns mostly.
+    """
     shown = list(segments)
     title = "segments of equal outcome"
     if len(shown) > SEGMENT_ROWS:
@@ -171,7 +181,7 @@ def segment_table(budget_map: BudgetMap, segments: Sequence[Segment]) -> Table:
         title = f"the {SEGMENT_ROWS} widest of {len(segments):,} {title}"
     table = Table(title=title)
     table.add_column("outcome")
-    for name in ("from (B)", "to below (B)", "width (B)", "of the peak", "intervals", "overhead"):
+    for name in ("from (B)", "to below", "width", "of peak", "runs", "overhead"):
         table.add_column(name, justify="right")
     for segment in shown:
         table.add_row(*_segment_row(budget_map, segment))
@@ -184,14 +194,14 @@ def _segment_row(budget_map: BudgetMap, segment: Segment) -> list[Text | str]:
     least, most = segment.least_overhead, segment.most_overhead
     overhead = NOT_KNOWN
     if least is not None and most is not None:
-        overhead = f"{least:.4f}x" if least == most else f"{least:.4f}x-{most:.4f}x"
+        overhead = f"{least:.3f}" if least == most else f"{least:.3f}-{most:.3f}"
         if segment.outcome == THRASHED:
             overhead = f">{overhead}"
     return [
         Text(segment.outcome, style=OUTCOME_STYLES.get(segment.outcome, "")),
         f"{segment.lo_bytes:,}",
         NOT_KNOWN if high is None else f"{high:,}",
-        NOT_KNOWN if width is None else f"{width:,}",
+        NOT_KNOWN if width is None else short_bytes(width),
         f"{segment.lo_bytes / peak:.6f}" if peak else NOT_KNOWN,
         NOT_KNOWN if segment.outcome == UNKNOWN else f"{segment.intervals:,}",
         overhead,

@@ -126,6 +126,23 @@ def test_the_readme_tells_what_the_demo_prints(capfd, tmp_path):
         assert file in readme
 
 
+def test_the_readme_tells_what_the_map_prints(tmp_path):
+    readme = ROOT / "README.md"
+    (command,) = (c for c in commands(readme) if c.startswith("dtrdiag map"))
+    done = subprocess.run(
+        [sys.executable, "-m", *command.split()],
+        cwd=tmp_path,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "400"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = " ".join(done.stdout.split())
+    excerpt = next(b for b in blocks(readme, "text") if "Feasibility inversions" in b)
+    for sentence in excerpt.split("...\n"):
+        assert " ".join(sentence.split()) in said
+
+
 def test_make_targets_are_there():
     makefile = (ROOT / "Makefile").read_text()
     for document in DOCUMENTS:
