@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
-from dtrdiag.errors import DtrdiagError, SimulationError
+from dtrdiag.errors import ContradictionError, DtrdiagError, SimulationError
 from dtrdiag.experiments.outcomes import Outcome
 from dtrdiag.simulator import RunConfig, runs_between
 from dtrdiag.trace import Trace
@@ -31,16 +31,32 @@ WALK_SECONDS = 0.5
 
 
 def walk(trace: Trace, rules: RunConfig, budgets: Range, seconds: float = WALK_SECONDS) -> Walk:
-    """Enumerate a range from its low end on, one interval at least, until the time is up."""
+    """Enumerate a range from its low end on, one interval at least, until the time is up.
+
+    That intervals follow each other without gaps is checked, not believed.
+
+    Raises:
+        ContradictionError: a run's interval does not hold the budget that was its turn.
+        DtrdiagError: of a run that fails.
+    """
     low, high = budgets
     until = time.monotonic() + seconds
-    found = []
-    for result in runs_between(trace, rules, low, high):
-        found.append(Outcome.of(result))
-        after = result.end.interval_hi_bytes
-        if time.monotonic() >= until and after is not None and after <= high:
-            return found, (after, high)
-    return found, None
+    found: list[Outcome] = []
+    while True:
+        known = len(found)
+        for result in runs_between(trace, rules, low, high):
+            outcome = Outcome.of(result)
+            if not outcome.covers(low):
+                raise ContradictionError(f"the run at {low} bytes is missing among its neighbours")
+            found.append(outcome)
+            after = outcome.end.interval_hi_bytes
+            if after is None or after > high:
+                return found, None
+            low = after
+            if time.monotonic() >= until:
+                return found, (low, high)
+        if len(found) == known:
+            raise ContradictionError(f"there is no run at {low} bytes")
 
 
 def usable_cpus() -> int:

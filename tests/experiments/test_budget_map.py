@@ -3,7 +3,7 @@
 # mypy: no-check-untyped-defs
 
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import attrs
 import pytest
@@ -14,10 +14,11 @@ from dtrdiag.cli.policyfile import forget_policy_files, load_policy_file
 from dtrdiag.errors import ContradictionError, PolicyError, UsageError
 from dtrdiag.events.records import End
 from dtrdiag.experiments import budget_map as module
+from dtrdiag.experiments import workers
 from dtrdiag.experiments.budget_map import Mapper
 from dtrdiag.experiments.outcomes import Outcomes, add_checked
 from dtrdiag.experiments.workers import Ranges, walk
-from dtrdiag.simulator import RunConfig, simulate
+from dtrdiag.simulator import RunConfig, runs_between, simulate
 from dtrdiag.trace import TraceBuilder
 from dtrdiag.trace.catalog import resolve
 
@@ -254,6 +255,27 @@ def test_a_walk_stops_after_an_interval_and_says_what_is_left():
     assert left == (found[0].end.interval_hi_bytes, 79)
     found, left = walk(TINY, RULES, (20, 20), 0)
     assert left is None
+
+
+def ends_early(trace, rules, low, high):
+    return islice(runs_between(trace, rules, low, high), 2)
+
+
+def skips_one(trace, rules, low, high):
+    runs = runs_between(trace, rules, low, high)
+    yield next(runs)
+    next(runs)
+    yield from runs
+
+
+def test_completeness_is_checked_and_not_believed(monkeypatch):
+    whole = facts(mapped(TINY, 1, 79))
+    monkeypatch.setattr(workers, "runs_between", ends_early)
+    assert facts(mapped(TINY, 1, 79)) == whole
+    for faulty in (skips_one, lambda *arguments: iter(())):
+        monkeypatch.setattr(workers, "runs_between", faulty)
+        with pytest.raises(ContradictionError):
+            mapped(TINY, 1, 79)
 
 
 def test_the_main_inversion_of_resnet32(traces_archive, monkeypatch):
