@@ -1,6 +1,8 @@
 // A run under a built-in policy, and all runs of a range of budgets.
 #pragma once
 
+#include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -89,36 +91,75 @@ class Run {
 // Runs at ascending budgets, each from where it parts from the one before.
 //
 // A run at its own `hi` makes the same decisions up to the first fit check of exactly `hi` bytes,
-// which then fits. So each run leaves a copy of itself at the check that set `hi`, just before the
-// check was noted, and the next one goes on from there.
+// which then fits. So whenever a check lowers `hi`, a run leaves a copy of itself, made before the
+// check was noted. The next run goes on from the last copy; the copies before it are states of that
+// run too, and serve when it finds no lower `hi` of its own.
 class RunsBetween {
  public:
   RunsBetween(const PreparedTrace& trace, const Rules& rules, const Policy& policy,
               Bytes from_bytes, Bytes to_bytes)
-      : next_(std::in_place, trace, rules, policy), budget_bytes_(from_bytes), to_bytes_(to_bytes) {}
+      : trace_(&trace), rules_(rules), policy_(policy), next_bytes_(from_bytes),
+        to_bytes_(to_bytes) {}
 
   // The run of the next interval, or nothing after the last that meets the range.
   const Run* next() {
-    if (!next_ || budget_bytes_ > to_bytes_) return nullptr;
-    run_.emplace(std::move(*next_));
-    next_.reset();
-    run_->machine.set_budget(budget_bytes_);
+    if (next_bytes_ > to_bytes_) return nullptr;
+    begin();
+    ran_at_bytes_ = next_bytes_;
     run_->finish(nullptr, [&](const Machine& machine, Bytes total_bytes) {
-      if (total_bytes <= to_bytes_ && machine.tally.lowers_hi(total_bytes)) next_ = *run_;
+      if (total_bytes <= to_bytes_ && machine.tally.lowers_hi(total_bytes)) keep(total_bytes);
     });
-    ran_at_ = budget_bytes_;
-    if (run_->machine.tally.fit_hi_bytes) budget_bytes_ = *run_->machine.tally.fit_hi_bytes;
-    return &*run_;
+    const std::optional<Bytes> hi = run_->machine.tally.fit_hi_bytes;
+    next_bytes_ = hi ? *hi : std::numeric_limits<Bytes>::max();
+    return run_.get();
   }
 
-  Bytes ran_at_bytes() const { return ran_at_; }
+  Bytes ran_at_bytes() const { return ran_at_bytes_; }
 
  private:
-  std::optional<Run> next_;
-  std::optional<Run> run_;
-  Bytes budget_bytes_;
+  // So many copies are kept at most: the oldest go first, and a run without one starts anew.
+  static constexpr std::size_t kMostCopies = 48;
+
+  struct Copy {
+    Bytes total_bytes;
+    std::unique_ptr<Run> run;
+  };
+
+  void begin() {
+    if (!copies_.empty() && copies_.back().total_bytes == next_bytes_) {
+      std::swap(run_, copies_.back().run);
+      spare_ = std::move(copies_.back().run);
+      copies_.pop_back();
+      run_->machine.set_budget(next_bytes_);
+      return;
+    }
+    copies_.clear();
+    Rules rules = rules_;
+    rules.budget_bytes = next_bytes_;
+    run_ = std::make_unique<Run>(*trace_, rules, policy_);
+  }
+
+  void keep(Bytes total_bytes) {
+    if (copies_.size() == kMostCopies) {
+      spare_ = std::move(copies_.front().run);
+      copies_.erase(copies_.begin());
+    }
+    if (spare_)
+      *spare_ = *run_;  // into memory that is there
+    else
+      spare_ = std::make_unique<Run>(*run_);
+    copies_.push_back({total_bytes, std::move(spare_)});
+  }
+
+  const PreparedTrace* trace_;
+  Rules rules_;
+  Policy policy_;
+  std::unique_ptr<Run> run_;
+  std::unique_ptr<Run> spare_;
+  std::vector<Copy> copies_;  // descending in bytes, ascending in time
+  Bytes next_bytes_;
   Bytes to_bytes_;
-  Bytes ran_at_ = 0;
+  Bytes ran_at_bytes_ = 0;
 };
 
 }  // namespace dtrdiag
