@@ -17,7 +17,14 @@ import typer
 from dtrdiag.cli.values import parse_limit
 from dtrdiag.errors import UsageError
 from dtrdiag.experiments.policyfile import load_policy_file
-from dtrdiag.simulator import DEALLOCS, DEFAULT_OVERHEAD_LIMIT, ENGINES, RunConfig, find_policy
+from dtrdiag.simulator import (
+    DEALLOCS,
+    DEFAULT_OVERHEAD_LIMIT,
+    ENGINES,
+    RunConfig,
+    find_policy,
+    native_available,
+)
 
 DEFAULT_POLICY = "dtr"
 
@@ -114,7 +121,7 @@ class Rules:
         engine = self.engine or "auto"
         if engine not in ENGINES:
             raise UsageError(f"unknown engine {engine!r}; engines: {', '.join(ENGINES)}")
-        if engine == "native":
+        if engine == "native" and not native_available():
             raise UsageError("the native engine is not built in this installation")
         limit = self.overhead_limit
         return RunConfig(

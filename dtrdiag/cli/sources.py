@@ -23,7 +23,7 @@ from dtrdiag.cli.values import parse_ratio, parse_size
 from dtrdiag.errors import AnalysisError, DtrdiagError, SimulationError, UsageError
 from dtrdiag.files import ARCHIVE_SEPARATOR, read_first_line
 from dtrdiag.hooks import Hooks
-from dtrdiag.instrumentation import log_writer
+from dtrdiag.instrumentation import ParquetWriter, log_writer
 from dtrdiag.log import LogReader, is_parquet, open_log
 from dtrdiag.simulator import (
     RunConfig,
@@ -31,6 +31,7 @@ from dtrdiag.simulator import (
     baseline_peak_bytes,
     budget_from_ratio,
     simulate,
+    simulate_in_columns,
 )
 from dtrdiag.trace import Trace
 from dtrdiag.trace.catalog import resolve
@@ -130,8 +131,10 @@ def record(trace: Trace, config: RunConfig, path: str | Path, force: bool = Fals
     Raises:
         DtrdiagError: of the simulation, or of writing the log.
     """
-    hooks = Hooks()
     with log_writer(path, force=force) as writer:
+        if isinstance(writer, ParquetWriter):
+            return simulate_in_columns(trace, config, writer.write_batch)
+        hooks = Hooks()
         hooks.subscribe(writer)
         return simulate(trace, config, hooks)
 

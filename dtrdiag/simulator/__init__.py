@@ -12,6 +12,7 @@ from dtrdiag.simulator.config import (
     budget_from_ratio,
 )
 from dtrdiag.simulator.intervals import runs_between
+from dtrdiag.simulator.native import available as native_available
 from dtrdiag.simulator.policies import Factors, Policy, find_policy, policies, policy, unregister
 from dtrdiag.simulator.pool import Pool
 from dtrdiag.simulator.run import baseline_peak_bytes, simulate
@@ -33,6 +34,7 @@ __all__ = [
     "baseline_peak_bytes",
     "budget_from_ratio",
     "find_policy",
+    "native_available",
     "policies",
     "policy",
     "runs_between",

@@ -4,6 +4,7 @@ import pytest
 
 from dtrdiag.events import FitCheck
 from dtrdiag.log import open_log
+from dtrdiag.simulator import native_available
 
 from .test_run import KEYS as RUN_KEYS
 
@@ -14,6 +15,7 @@ KEYS = {
 DIVERGENCE_KEYS = {
     "index", "kind", "op", "op_name", "memory", "requested_bytes", "fits_in", "a", "b",
 }  # fmt: skip
+ENGINE = "native" if native_available() else "python"
 
 
 def test_json_has_the_keys_that_scripts_rely_on(answers, works, fails):
@@ -56,7 +58,7 @@ def test_a_trace_at_two_budgets(answers, works, fails):
     budgets = ["-b", 38_359_635, "-b", 38_359_636]
     simulated = answers("diff", "recurrent-16", "-p", "dtr", *budgets, "--json").json
     for side in ("a", "b"):
-        assert simulated[side]["engine"] == "python"
+        assert simulated[side]["engine"] == ENGINE
         assert simulated[side].pop("simulate_seconds") > 0
         assert saved[side].pop("simulate_seconds") is None
         simulated[side]["engine"] = None
@@ -77,7 +79,7 @@ def test_two_policies_at_one_budget(answers):
 def test_a_saved_log_against_a_trace(answers, fails):
     found = answers("diff", fails, "recurrent-16", "-r", "0.5", "--json").json
     assert (found["a"]["outcome"], found["b"]["outcome"]) == ("oom", "ok")
-    assert (found["a"]["engine"], found["b"]["engine"]) == (None, "python")
+    assert (found["a"]["engine"], found["b"]["engine"]) == (None, ENGINE)
 
 
 def test_equal_runs(answers, works):

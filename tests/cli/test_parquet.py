@@ -77,3 +77,10 @@ def test_files_that_cannot_be_used_are_one_line(refuses, answers, here):
         assert line == "a Parquet file without its end: cut, or never finished (cut.parquet)"
     assert "an event log (of a run), not a trace" in refuses("run", "x.parquet")
     assert "exists already; --force replaces it" in refuses("run", "chain-64", "-o", "x.parquet")
+
+
+@pytest.mark.parametrize("trace", ["recurrent-16", "residual-12"])
+def test_both_engines_write_the_same_bytes(here, answers, trace):
+    for engine in ("auto", "python"):
+        answers("run", trace, "-r", "0.7", "--engine", engine, "-o", f"{engine}.parquet")
+    assert (here / "auto.parquet").read_bytes() == (here / "python.parquet").read_bytes()
