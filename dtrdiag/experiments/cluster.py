@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from dtrdiag.errors import ExecutorError, UsageError
-from dtrdiag.experiments.executors import Result, Workers, default_jobs, interrupts_ignored
+from dtrdiag.experiments.executors import Result, Workers, default_jobs, interrupts_held_back
 
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
@@ -47,7 +47,7 @@ class DaskWorkers(Workers):
         self._client: Any = None
         try:
             if address == LOCAL:
-                with interrupts_ignored():
+                with interrupts_held_back():
                     self._cluster = distributed.LocalCluster(
                         n_workers=jobs or default_jobs(),
                         threads_per_worker=1,

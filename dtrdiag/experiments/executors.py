@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from dtrdiag.errors import ExecutorError
@@ -124,7 +124,7 @@ class Processes(Workers):
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
         """See `Workers.submit`. Processes that this starts ignore Ctrl-C, which goes to all."""
-        with interrupts_ignored():
+        with interrupts_held_back():
             return super().submit(function, *arguments)
 
     def restart(self) -> None:
@@ -149,16 +149,41 @@ def default_jobs() -> int:
 
 
 @contextmanager
-def interrupts_ignored() -> Iterator[None]:
-    """Processes started meanwhile ignore Ctrl-C; this one ends them."""
+def interrupts_held_back() -> Iterator[None]:
+    """Ctrl-C and SIGTERM take effect at the end; processes started meanwhile never see Ctrl-C.
+
+    It goes to all of them, and this process ends them in order. One that is interrupted while it is
+    being started would not be known, and would complain.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    held: list[tuple[int, FrameType | None]] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        if callable(previous[number]):
+            signal.signal(number, lambda *received: held.append(received))
+    mask = _block(signal.SIGINT)  # what is blocked stays so in a new process
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            if callable(handler):
+                signal.signal(number, handler)
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    for received, frame in held:
+        handler = previous[signal.Signals(received)]
+        if callable(handler):
+            handler(received, frame)
+
+
+def _block(number: signal.Signals) -> set[int | signal.Signals] | None:
+    """Block a signal for this thread; returns what was blocked, None where that is unknown."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return None
+    return signal.pthread_sigmask(signal.SIG_BLOCK, {number})
 
 
 def _start_worker() -> None:
