@@ -148,7 +148,11 @@ def read_rows(path: str | os.PathLike[str]) -> Rows:
     arrow, parquet = _pyarrow()
     with open_file(os.fspath(path)) as raw:
         try:
-            table = parquet.ParquetFile(raw, page_checksum_verification=True).read()
+            # From memory and in this thread: pyarrow's own threads, reading from a Python file, may
+            # outlive the interpreter and abort the process as it ends.
+            held = arrow.BufferReader(raw.read())
+            file = parquet.ParquetFile(held, page_checksum_verification=True)
+            table = file.read(use_threads=False)
         except (arrow.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
             why = str(error).partition("\n")[0][:200]
             raise InputError(f"not Parquet, or truncated or damaged: {why}", path=path) from None
@@ -176,7 +180,7 @@ def read_metadata(path: str | os.PathLike[str]) -> tuple[Definition, dict[str, A
     arrow, parquet = _pyarrow()
     with open_file(os.fspath(path)) as raw:
         try:
-            schema = parquet.ParquetFile(raw).schema_arrow
+            schema = parquet.ParquetFile(arrow.BufferReader(raw.read())).schema_arrow
         except (arrow.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
             why = str(error).partition("\n")[0][:200]
             raise InputError(f"not Parquet, or truncated or damaged: {why}", path=path) from None
