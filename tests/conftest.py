@@ -10,8 +10,23 @@ from hypothesis import strategies as st
 from dtrdiag.errors import TraceError
 from dtrdiag.events import EVENT_TYPES, SCHEMA
 from dtrdiag.events.fields import FIELDS
+from dtrdiag.simulator import native
 from dtrdiag.trace import TraceBuilder
 from dtrdiag.trace.public import ARCHIVE_NAME, cache_dir
+
+
+def pytest_configure(config):
+    """A run that was told to have the compiled engine does not pass without it."""
+    if os.environ.get("DTRDIAG_NATIVE") == "1" and not native.available():
+        raise pytest.UsageError("DTRDIAG_NATIVE=1, but the native engine is not built here")
+
+
+@pytest.fixture(scope="session")
+def native_engine():
+    """The compiled module; the test is skipped where it is not built."""
+    if not native.available():
+        pytest.skip("the native engine is not built in this installation")
+    return native._native
 
 
 @pytest.fixture(scope="session")
@@ -37,12 +52,17 @@ COSTS = st.sampled_from([0, 0, 1, 5, 1 << 45])
 
 
 @st.composite
-def traces(draw):
-    """Small traces with all that instructions can do; released names are not used again."""
+def traces(draw, longest=30):
+    """Small traces with all that instructions can do; released names are not used again.
+
+    In half of them what has an alias has no other argument, so that no op adds an edge between
+    storages that were there before it: public traces are like that, and engines treat them apart.
+    """
     builder = TraceBuilder("random")
     builder.constant("c", draw(SIZES))
     live, fresh = ["c"], 0
-    for _ in range(draw(st.integers(3, 30))):
+    old_edges = draw(st.booleans())
+    for _ in range(draw(st.integers(3, longest))):
         some = st.lists(st.sampled_from(live), min_size=0 if len(live) > 1 else 1, max_size=4)
         kind = draw(st.sampled_from(["call"] * 5 + ["mutate", "copy", "copy_from", "release"]))
         if kind == "call":
@@ -50,11 +70,13 @@ def traces(draw):
             results = [f"t{fresh + index}" for index in range(draw(st.integers(1, 3)))]
             fresh += len(results)
             memory = [draw(SIZES) for _ in results]
-            aliases = [draw(st.integers(-1, len(args) - 1)) for _ in results]
+            most = len(args) - 1 if old_edges or len(set(args)) == 1 else -1
+            aliases = [draw(st.integers(-1, most)) for _ in results]
             builder.call(results, "op", args, draw(COSTS), memory, aliases)
             live += results
         elif kind == "mutate":
-            args = draw(st.lists(st.sampled_from(live), min_size=1, max_size=3, unique=True))
+            most = 3 if old_edges else 1
+            args = draw(st.lists(st.sampled_from(live), min_size=1, max_size=most, unique=True))
             mutated = draw(st.lists(st.integers(0, len(args) - 1), min_size=1, unique=True))
             builder.mutate("mutate", args, mutated, draw(COSTS))
         elif kind == "copy":
@@ -76,6 +98,12 @@ def traces(draw):
 def random_traces():
     """A strategy: draw from it with `data.draw(random_traces)`."""
     return traces()
+
+
+@pytest.fixture(scope="session")
+def longer_random_traces():
+    """As `random_traces`, twice as long."""
+    return traces(60)
 
 
 INTS = st.integers(-(2**63), 2**63 - 1)

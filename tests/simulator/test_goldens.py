@@ -1,12 +1,16 @@
-"""The simulator decides exactly as simrd did on the public traces."""
+"""Both engines decide exactly as simrd did on the public traces, and write the same logs."""
 
 import gzip
+import hashlib
 import json
 from functools import lru_cache
 from pathlib import Path
 
+import attrs
+import orjson
 import pytest
 
+from dtrdiag.events import encode
 from dtrdiag.hooks import Hooks
 from dtrdiag.simulator import RunConfig, baseline_peak_bytes, budget_from_ratio, simulate
 from dtrdiag.trace.catalog import resolve
@@ -29,13 +33,20 @@ def public_trace(name):
     return resolve(name)
 
 
-def outcome(trace, record):
-    budget = budget_from_ratio(baseline_peak_bytes(trace), record["ratio"])
-    limits = {"dealloc": record["dealloc"], "overhead_limit": record["overhead_limit"]}
-    result = simulate(trace, RunConfig(record["policy"], budget, **limits))
+def config_of(trace, record, engine):
+    return RunConfig(
+        record["policy"],
+        budget_from_ratio(baseline_peak_bytes(trace), record["ratio"]),
+        dealloc=record["dealloc"],
+        overhead_limit=record["overhead_limit"],
+        engine=engine,
+    )
+
+
+def outcome(trace, result):
     end = result.end
     return {
-        "budget": budget,
+        "budget": result.header.budget_bytes,
         "peak": baseline_peak_bytes(trace),
         "baseline_cost": trace.baseline_cost_ns,
         "outcome": end.outcome,
@@ -53,33 +64,69 @@ def outcome(trace, record):
     }
 
 
-def assert_equals(trace, record):
-    ours = outcome(trace, record)
+def assert_equals(trace, result, record):
+    ours = outcome(trace, result)
     common = ours.keys() & record.keys()
     assert {key: ours[key] for key in common} == {key: record[key] for key in common}
 
 
-@pytest.mark.parametrize("record", records("simrd-goldens.jsonl"), ids=identify)
-@pytest.mark.usefixtures("traces_archive")
-def test_equals_the_recorded_simrd_run(record):
-    assert_equals(public_trace(record["trace"]), record)
+SHORT, LONG = records("simrd-goldens.jsonl"), records("long-goldens.jsonl")
 
 
-def takes_minutes(record):
-    return record["trace"] == "lstm" and record["policy"] != "dtr-eq"
+def takes_long(record, most_seconds=2):
+    """Whether the Python engine is too slow for the default tests, going by simrd's time."""
+    return record.get("simrd_seconds", 0 if record["trace"] == "resnet32" else 99) > most_seconds
+
+
+@pytest.mark.parametrize("record", SHORT + LONG, ids=identify)
+@pytest.mark.usefixtures("traces_archive", "native_engine")
+def test_the_native_engine_equals_the_recorded_run(record):
+    trace = public_trace(record["trace"])
+    assert_equals(trace, simulate(trace, config_of(trace, record, "native")), record)
 
 
 @pytest.mark.parametrize(
     "record",
     [
-        pytest.param(record, marks=[pytest.mark.slow] if takes_minutes(record) else [])
-        for record in records("long-goldens.jsonl")
+        pytest.param(record, marks=[pytest.mark.slow] if takes_long(record) else [])
+        for record in SHORT + LONG
     ],
     ids=identify,
 )
 @pytest.mark.usefixtures("traces_archive")
-def test_equals_the_longer_runs_with_their_exact_intervals(record):
-    assert_equals(public_trace(record["trace"]), record)
+def test_the_python_engine_equals_the_recorded_run(record):
+    trace = public_trace(record["trace"])
+    assert_equals(trace, simulate(trace, config_of(trace, record, "python")), record)
+
+
+def log_sha256(trace, config):
+    """Of the lines of a log, as they are written."""
+    sha256 = hashlib.sha256()
+    hooks = Hooks()
+    hooks.subscribe(lambda event: sha256.update(orjson.dumps(encode(event)) + b"\n"))
+    simulate(trace, config, hooks)
+    return sha256.hexdigest()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(
+            record, marks=[pytest.mark.slow] if index % 4 or takes_long(record, 0.5) else []
+        )
+        for index, record in enumerate(SHORT + LONG)
+    ],
+    ids=identify,
+)
+@pytest.mark.usefixtures("traces_archive", "native_engine")
+def test_both_engines_write_the_same_log(record):
+    trace = public_trace(record["trace"])
+    for candidates in (0, 3):
+        logs = [
+            log_sha256(trace, attrs.evolve(config_of(trace, record, engine), candidates=candidates))
+            for engine in ("native", "python")
+        ]
+        assert logs[0] == logs[1]
 
 
 SIMRD_NAMES = {
