@@ -1,5 +1,6 @@
 """The native engine decides as the Python engine does, whatever the trace, and logs it alike."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
 
 import attrs
@@ -9,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from dtrdiag.errors import DtrdiagError
+from dtrdiag.errors import DtrdiagError, PolicyError, UsageError
 from dtrdiag.events import encode
 from dtrdiag.hooks import Hooks
 from dtrdiag.simulator import (
     DEALLOCS,
+    Pick,
+    Quotient,
     RunConfig,
     baseline_peak_bytes,
     find_policy,
@@ -21,7 +24,9 @@ from dtrdiag.simulator import (
     policies,
     runs_between,
     simulate,
+    unregister,
 )
+from dtrdiag.simulator import policy as register
 from dtrdiag.trace.catalog import resolve
 
 pytestmark = pytest.mark.usefixtures("native_engine")
@@ -178,22 +183,26 @@ def test_bundled_logs_are_the_same(name):
 
 
 def listed(trace, config, from_bytes, to_bytes, most):
-    """The first runs of a range, or the error in their stead."""
+    """The first runs of a range, and the error that ended it."""
+    runs = []
     try:
-        return [
-            facts(result)
-            for result in islice(runs_between(trace, config, from_bytes, to_bytes), most)
-        ]
+        for result in islice(runs_between(trace, config, from_bytes, to_bytes), most):
+            runs.append(facts(result))
     except DtrdiagError as error:
-        return type(error), str(error)
+        runs.append((type(error), str(error)))
+    return runs
 
 
 def assert_range_is_exact(trace, config, from_bytes, to_bytes, most):
     """All runs of a range equal runs by themselves, at both ends of each interval."""
     runs = listed(trace, by("native", config), from_bytes, to_bytes, most)
-    if isinstance(runs, tuple):
-        assert runs == outcome(trace, attrs.evolve(config, budget_bytes=from_bytes))
-        return
+    if len(runs[-1]) == 2:
+        ended_by = runs.pop()
+        at = runs[-1][1].interval_hi_bytes if runs else from_bytes
+        assert ended_by == outcome(trace, by("native", attrs.evolve(config, budget_bytes=at)))
+        if not runs:
+            return
+        to_bytes = at - 1
     assert runs[0][0].budget_bytes == from_bytes
     for (_, end, _), (header, _, _) in pairwise(runs):
         assert end.interval_hi_bytes == header.budget_bytes
@@ -236,3 +245,165 @@ def test_bundled_ranges_are_exact(name, dealloc):
     ours = listed(trace, RunConfig("dtr", dealloc=dealloc, engine="native"), 1, to_bytes, 12)
     alike = listed(trace, RunConfig("dtr", dealloc=dealloc, engine="python"), 1, to_bytes, 12)
     assert ours == alike
+
+
+def test_a_range_goes_on_where_a_check_before_the_last_copy_set_the_end(trace_of):
+    """The run at 7 goes on from the check of 7 bytes; its `hi` of 8 was set before that."""
+    trace = trace_of(("call", ["a"], "f", [], 0, [1], [-1]), ("call", ["b"], "f", [], 0, [7], [-1]))
+    runs = list(runs_between(trace, RunConfig("dtr", engine="native"), 1, 100))
+    assert [run.end.interval_hi_bytes for run in runs] == [7, 8, None]
+    assert [run.end.outcome for run in runs] == ["oom", "oom", "ok"]
+
+
+def test_an_alias_may_add_an_edge_between_older_storages(trace_of):
+    """What is next to `b` changes when the alias of `a` reads it too."""
+    lines = [("constant", name, 1) for name in "cd"]
+    lines += [("call", [name], "f", ["c"], cost, [8], [-1]) for name, cost in (("a", 3), ("b", 5))]
+    lines += [
+        ("call", ["e"], "f", ["d"], 1, [16], [-1]),
+        ("call", ["v"], "view", ["a", "b"], 1, [0], [0]),
+        ("call", ["w"], "f", ["d"], 1, [16], [-1]),
+    ]
+    trace = trace_of(*lines)
+    for policy in ("dtr-eq", "eq", "dtr"):
+        for budget_bytes in range(1, 60):
+            config = RunConfig(policy, budget_bytes, dealloc="ignore")
+            assert outcome(trace, by("native", config)) == outcome(trace, by("python", config))
+
+
+USER = {
+    "plain": ((), lambda pool: Quotient(pool.compute_ns, (pool.size_bytes, pool.staleness_ns))),
+    "regions": (
+        ("regions",),
+        lambda pool: Quotient(
+            pool.estar_ns + pool.forward_ns * 2 + pool.backward_ns,
+            (pool.staleness_ns, pool.staleness_ns, pool.size_bytes),
+        ),
+    ),
+    "eqclasses": (("eqclasses",), lambda pool: Quotient(pool.eq_ns, (pool.size_bytes,))),
+    "neighbourhood": (
+        ("neighbourhood",),
+        lambda pool: Quotient(pool.neighbourhood_ns, (pool.neighbourhood_staleness_ns,)),
+    ),
+    "all": (
+        ("regions", "eqclasses", "neighbourhood"),
+        lambda pool: pool.estar_ns * 0.3 + pool.eq_ns * 0.1 + pool.neighbourhood_ns,
+    ),
+    "floats": ((), lambda pool: pool.size_bytes / (pool.staleness_ns + 0.5)),
+    "pick": ((), lambda pool: Pick(pool.rng.below(len(pool)) // 2)),
+}
+
+
+@pytest.fixture
+def user_policy():
+    """Registers a function for the length of a test."""
+    names = []
+
+    def add(function, uses=()):
+        names.append(f"user-{len(names)}")
+        register(names[-1], uses=uses)(function)
+        return names[-1]
+
+    yield add
+    for name in names:
+        unregister(name)
+
+
+@pytest.mark.parametrize("name", USER)
+def test_policies_in_python_see_the_same_pool(user_policy, longer_random_traces, name):
+    uses, function = USER[name]
+    policy = user_policy(function, uses)
+    evictions = 0
+
+    @seed(300)
+    @settings(fixed, max_examples=30)
+    @given(data=st.data())
+    def check(data):
+        nonlocal evictions
+        trace = data.draw(longer_random_traces)
+        config = data.draw(configs(trace, [policy]))
+        ours = logged(trace, by("native", config))
+        assert ours == logged(trace, by("python", config))
+        if len(ours[0]) == 3:
+            evictions += ours[0][1].evictions_pressure
+
+    check()
+    assert evictions > 30
+    for dealloc in DEALLOCS:
+        assert_same_at(resolve("tree-4"), policy, dealloc, budgets_of(resolve("tree-4"))[8:9])
+
+
+@pytest.mark.parametrize(
+    ("column", "use"),
+    [
+        ("forward_ns", "regions"),
+        ("backward_ns", "regions"),
+        ("estar_ns", "regions"),
+        ("eq_ns", "eqclasses"),
+        ("neighbourhood_ns", "neighbourhood"),
+        ("neighbourhood_staleness_ns", "neighbourhood"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["native", "python"])
+def test_a_policy_must_register_for_what_it_reads(user_policy, chain_of, engine, column, use):
+    policy = user_policy(lambda pool: getattr(pool, column))
+    with pytest.raises(PolicyError, match=f'add uses=\\("{use}",\\)'):
+        simulate(chain_of(8), RunConfig(policy, 35, engine=engine))
+
+
+@pytest.mark.parametrize("engine", ["native", "python"])
+def test_what_a_policy_raises_comes_out(user_policy, chain_of, engine):
+    def fails(pool):
+        raise ZeroDivisionError("of the policy's own")
+
+    policy = user_policy(fails)
+    with pytest.raises(ZeroDivisionError, match="of the policy's own"):
+        simulate(chain_of(8), RunConfig(policy, 35, engine=engine))
+
+
+@pytest.mark.parametrize("engine", ["native", "python"])
+@pytest.mark.parametrize("answer", [[1.0] * 99, Pick(99), Pick(-1), "text", None])
+def test_unusable_answers_are_refused_alike(user_policy, chain_of, engine, answer):
+    policy = user_policy(lambda pool: answer)
+    with pytest.raises(PolicyError, match=f"'{policy}'"):
+        simulate(chain_of(8), RunConfig(policy, 35, engine=engine))
+
+
+@pytest.fixture
+def beyond_64_bits(trace_of):
+    """Costs whose sum over regions may exceed 2**60."""
+    lines = [("constant", "c", 1)]
+    lines += [
+        ("call", [f"x{i}_{j}" for j in range(64)], "f", ["c"], 1 << 50, [1] * 64, [-1] * 64)
+        for i in range(17)
+    ]
+    return trace_of(*lines)
+
+
+def test_too_large_figures_go_to_the_python_engine(beyond_64_bits):
+    config = RunConfig("dtr-local", 700)
+    assert simulate(beyond_64_bits, config).engine == "python"
+    assert next(runs_between(beyond_64_bits, config, 700, 800)).engine == "python"
+    for run in (simulate, lambda trace, rules: next(runs_between(trace, rules, 700, 800))):
+        with pytest.raises(UsageError, match=r"^the native engine cannot take this run: .*2\*\*60"):
+            run(beyond_64_bits, by("native", config))
+
+
+def test_without_the_module_the_python_engine_serves(chain_of, monkeypatch):
+    monkeypatch.setattr(native, "_native", None)
+    assert not native.available()
+    trace = chain_of(8)
+    assert simulate(trace, RunConfig("dtr", 35)).engine == "python"
+    assert next(runs_between(trace, RunConfig("dtr"), 35, 40)).engine == "python"
+    with pytest.raises(UsageError, match="not built in this installation"):
+        simulate(trace, RunConfig("dtr", 35, engine="native"))
+
+
+def test_a_thread_can_work_while_the_engine_runs_elsewhere(chain_of):
+    """No state is shared: runs in four threads come out as runs one after the other."""
+    trace = chain_of(60, backward=True)
+    rules = [RunConfig(policy, 70 + 10 * i) for i in range(8) for policy in ("dtr", "dtr-eq")]
+    alone = [outcome(trace, by("native", config)) for config in rules]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda config: outcome(trace, by("native", config)), rules))
+    assert together == alone
