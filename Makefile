@@ -14,7 +14,7 @@ CORE   := $(VENV)/.core
 DEV    := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint bench clean
+.PHONY: help demo test test-slow sanitize lint bench clean
 .NOTPARALLEL:              # two pip calls in one environment would tread on each other
 
 help:                      ## show this list
@@ -29,6 +29,30 @@ test: $(DEV)               ## the default tests, on all cores (ARGS='-k name' re
 
 test-slow: $(DEV)          ## the long-running tests
 	$(BIN)/pytest -m slow $(ARGS)
+
+# The engine once more, in a tree of its own, with every check that the compiler has. Python itself is
+# not built that way, so the runtime of the sanitizer comes first by LD_PRELOAD, and leaks, of which
+# the interpreter has many, are not looked for.
+SANITIZE := build/sanitize
+CHECKED  := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+STRICT   := -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror
+SANITIZED = PYTHONPATH="$$PWD" DTRDIAG_NATIVE=1 ASAN_OPTIONS=detect_leaks=0 \
+  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+  $(abspath $(PY))
+ENGINE_TESTS := tests/simulator/test_engines.py tests/simulator/test_score_arithmetic.py \
+  tests/simulator/test_goldens.py -k 'not python_engine and not same_log'
+
+sanitize: $(DEV)           ## the tests of the compiled engine under ASan and UBSan
+	@rm -rf $(SANITIZE) && mkdir -p $(SANITIZE)
+	@cp -r setup.py pyproject.toml README.md LICENSE dtrdiag tests $(SANITIZE)
+	@rm -f $(SANITIZE)/dtrdiag/simulator/_native*.so
+	@cp -r instrumentation analyses $(SANITIZE) && cp -r instrumentation analyses $(SANITIZE)/dtrdiag
+	cd $(SANITIZE) && DTRDIAG_NATIVE=1 DTRDIAG_NATIVE_FLAGS='$(CHECKED) $(STRICT)' \
+	  $(abspath $(PY)) setup.py --quiet build_ext --inplace
+	@rm -r $(SANITIZE)/instrumentation $(SANITIZE)/analyses
+	cd $(SANITIZE) && $(SANITIZED) -c 'import os, dtrdiag.simulator._native as it; \
+	  raise SystemExit(not it.__file__.startswith(os.getcwd()))'
+	cd $(SANITIZE) && $(SANITIZED) -m pytest -p no:cacheprovider -n auto $(ENGINE_TESTS) $(ARGS)
 
 bench: $(CORE)             ## measure speed and memory
 	$(PY) benchmarks/run.py $(ARGS)

@@ -102,8 +102,8 @@ def random_traces():
 
 @pytest.fixture(scope="session")
 def longer_random_traces():
-    """As `random_traces`, twice as long."""
-    return traces(60)
+    """As `random_traces`, up to 40 instructions."""
+    return traces(40)
 
 
 INTS = st.integers(-(2**63), 2**63 - 1)

@@ -42,10 +42,14 @@ from dtrdiag.cli.terminating import Terminated
 from dtrdiag.cli.verify import verify
 from dtrdiag.errors import DtrdiagError, SubscriberError
 from dtrdiag.experiments.policyfile import forget_policy_files
+from dtrdiag.simulator import seconds_without_native, why_no_native
 
 PROGRAM = "dtrdiag"
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 70, 130, 141, 143
 DEBUG = "--debug"
+LONG_SECONDS = 5.0
+"""So long may runs of the Python engine take before the missing compiled one is worth a word."""
+_told: list[bool] = []
 _UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)
 
 VERBS: dict[str, Callable[..., None] | typer.Typer] = {
@@ -123,6 +127,7 @@ def answer(arguments: Sequence[str] | None = None) -> int:
     try:
         status = _invoke(given)
         sys.stdout.flush()
+        _tell_of_native()
     except BaseException as error:
         return _failed(error, debug)
     return status
@@ -138,6 +143,14 @@ def _invoke(arguments: list[str]) -> int:
     finally:
         forget_policy_files()
     return 0
+
+
+def _tell_of_native() -> None:
+    """Say, once a process, that runs took long for want of the compiled engine."""
+    if why_no_native() is None or _told or seconds_without_native() < LONG_SECONDS:
+        return
+    _told.append(True)
+    _say("note: runs are slow because the native engine is missing", f"see {PROGRAM} doctor")
 
 
 def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:

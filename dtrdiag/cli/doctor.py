@@ -17,9 +17,14 @@ from dtrdiag.cli.options import Json
 from dtrdiag.cli.output import print_json, print_sentences, print_table
 from dtrdiag.cli.pictures import DOT_PROGRAM, GET_PICTURES
 from dtrdiag.events.records import SCHEMA
+from dtrdiag.simulator import why_no_native
 from dtrdiag.trace.catalog import cache_dir, known_traces
 
 DOCTOR_SCHEMA = "dtrdiag.doctor/1"
+GET_NATIVE = (
+    "To get it, install a C++17 compiler and Python's headers (Debian: g++ and python3-dev) and "
+    "install dtrdiag again with DTRDIAG_NATIVE=1 and pip's --force-reinstall --no-deps."
+)
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
@@ -47,8 +52,9 @@ def _document() -> dict[str, Any]:
         "executable": sys.executable,
         "platform": platform.platform(),
         "log_schema": SCHEMA,
-        "engine": "python",
-        "engines": {"python": True, "native": False},
+        "engine": "native" if why_no_native() is None else "python",
+        "engines": {"python": True, "native": why_no_native() is None},
+        "native_missing": why_no_native(),
         "packages": {name: _version(name) for name in needed},
         "extras": {
             extra: all(_version(name) is not None for name in names)
@@ -78,6 +84,13 @@ def _requirements() -> tuple[list[str], dict[str, list[str]]]:
     return needed, extras
 
 
+def _engine(document: dict[str, Any]) -> str:
+    reason = document["native_missing"]
+    if reason is None:
+        return "native, compiled; python serves with --engine python"
+    return f"python. The native engine, many times faster, is {reason}. {GET_NATIVE}"
+
+
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)
@@ -94,7 +107,7 @@ def _table(document: dict[str, Any]) -> Table:
         "Python": f"{document['python']}, {document['executable']}",
         "platform": document["platform"],
         "event logs": document["log_schema"],
-        "engine": "python (the native engine is not built in this installation)",
+        "engine": _engine(document),
         "pictures": document["dot"] or f"no program `{DOT_PROGRAM}`: {GET_PICTURES}",
         "traces here": ", ".join(traces["available"]),
         "traces to fetch": ", ".join(traces["missing"]) or "none",

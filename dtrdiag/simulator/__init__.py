@@ -1,5 +1,6 @@
 """The simulator: `simulate` runs a trace under a policy and a budget, as simrd would."""
 
+from dtrdiag.simulator.absence import seconds_without_native
 from dtrdiag.simulator.columnar import simulate_in_columns
 from dtrdiag.simulator.config import (
     DEALLOCS,
@@ -13,6 +14,7 @@ from dtrdiag.simulator.config import (
 )
 from dtrdiag.simulator.intervals import runs_between
 from dtrdiag.simulator.native import available as native_available
+from dtrdiag.simulator.native import why_missing as why_no_native
 from dtrdiag.simulator.policies import Factors, Policy, find_policy, policies, policy, unregister
 from dtrdiag.simulator.pool import Pool
 from dtrdiag.simulator.run import baseline_peak_bytes, simulate
@@ -38,7 +40,9 @@ __all__ = [
     "policies",
     "policy",
     "runs_between",
+    "seconds_without_native",
     "simulate",
     "simulate_in_columns",
     "unregister",
+    "why_no_native",
 ]

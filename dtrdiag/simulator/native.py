@@ -26,10 +26,12 @@ from dtrdiag.simulator.pool import USES, SplitMix64
 from dtrdiag.simulator.scoring import Choice, choose_from
 from dtrdiag.trace.model import Trace
 
+_native: Any = None
+_failure: ImportError | None = None
 try:
-    _native: Any = importlib.import_module("dtrdiag.simulator._native")
-except ImportError:
-    _native = None
+    _native = importlib.import_module("dtrdiag.simulator._native")
+except ImportError as error:
+    _failure = error
 
 _TEXT_DECISIONS = 1 << 18
 _MOST_NS = (1 << 63) - 1
@@ -42,6 +44,15 @@ class Unsuitable(Exception):  # noqa: N818 - a reason to take the other engine, 
 def available() -> bool:
     """Whether the compiled engine was built in this installation."""
     return _native is not None
+
+
+def why_missing() -> str | None:
+    """Why the compiled engine does not serve; None where it does."""
+    if _native is not None:
+        return None
+    if _failure is None or isinstance(_failure, ModuleNotFoundError):
+        return "not built: dtrdiag was installed without a C++ compiler, or with DTRDIAG_NATIVE=0"
+    return f"built, but it cannot be loaded: {_failure}"
 
 
 class Finished:

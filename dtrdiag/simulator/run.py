@@ -13,6 +13,7 @@ from dtrdiag.errors import SimulationError, UsageError
 from dtrdiag.events import records
 from dtrdiag.hooks import Emitter, Hooks
 from dtrdiag.simulator import native
+from dtrdiag.simulator.absence import python_decided
 from dtrdiag.simulator.banish import BanishingMachine
 from dtrdiag.simulator.chooser import Chooser, PolicyChooser
 from dtrdiag.simulator.config import RunConfig, RunResult
@@ -61,6 +62,7 @@ def simulate(trace: Trace, config: RunConfig, hooks: Hooks | None = None) -> Run
     if emit:
         end = attrs.evolve(end, seq=emit(records.End, *_fields(end)))
     if decided is None:
+        python_decided(config, seconds)
         return RunResult(header, end, machine.stop, "python", seconds)
     return RunResult(header, end, machine.stop, "native", decided.seconds)
 

@@ -2,13 +2,17 @@ import platform
 
 from dtrdiag import __version__
 from dtrdiag.cli import doctor as doctor_verb
+from dtrdiag.simulator import native
 
 
 def test_json(answers):
     found = answers("doctor", "--json").json
     assert found["schema"] == "dtrdiag.doctor/1"
     assert (found["version"], found["python"]) == (__version__, platform.python_version())
-    assert (found["engine"], found["engines"]["native"]) == ("python", False)
+    here = native.available()
+    assert found["engine"] == ("native" if here else "python")
+    assert found["engines"] == {"python": True, "native": here}
+    assert (found["native_missing"] is None) == here
     assert found["packages"]["typer"]
     assert found["extras"]["test"] in (True, False)
     assert "recurrent-16" in found["traces"]["available"]
@@ -27,3 +31,18 @@ def test_what_is_missing_is_named(answers, monkeypatch):
     out = answers("doctor").out
     assert out.startswith("These packages are missing: rich.")
     assert "install graphviz" in out
+
+
+def test_without_the_native_engine_it_says_why_and_how_to_get_it(answers, monkeypatch):
+    monkeypatch.setattr(native, "_native", None)
+    monkeypatch.setattr(native, "_failure", ModuleNotFoundError("no _native"))
+    out = " ".join(answers("doctor").out.split())
+    assert "not built: dtrdiag was installed without a C++ compiler" in out
+    assert "DTRDIAG_NATIVE=1" in out
+    monkeypatch.setattr(native, "_failure", ImportError("undefined symbol: x"))
+    found = answers("doctor", "--json").json
+    assert found["native_missing"] == "built, but it cannot be loaded: undefined symbol: x"
+
+
+def test_with_the_native_engine_it_says_so(answers, native_engine):
+    assert "native, compiled" in answers("doctor").out

@@ -7,6 +7,8 @@ import zipfile
 
 import pytest
 
+from dtrdiag.simulator import native
+
 CONSTANT = '{"INSTRUCTION":"CONSTANT","NAME":"x"}'
 X_MEMORY = '{"INSTRUCTION":"MEMORY","NAME":"x","MEMORY":"64"}'
 CALL = '{"INSTRUCTION":"CALL","NAME":"f","ARGS":["x"],"RESULT":["y"],"TIME":"5"}'
@@ -185,7 +187,6 @@ def test_options_that_exclude_each_other(refuses, verb):
         (["--dealloc", "never"], "unknown dealloc 'never'; choices: eager, ignore, banish"),
         (["--overhead-limit", "0.5"], "an overhead limit must be a number >= 1 or none"),
         (["--overhead-limit", "nan"], "an overhead limit must be a number >= 1 or none"),
-        (["--engine", "native"], "the native engine is not built in this installation"),
         (["--engine", "fast"], "unknown engine 'fast'; engines: auto, native, python"),
         (["--seed", "-1"], "a seed must be in [0, 2**63), not -1"),
     ],
@@ -193,6 +194,13 @@ def test_options_that_exclude_each_other(refuses, verb):
 @pytest.mark.parametrize("verb", [["run"], ["oom"], ["graph"], ["sweep", "--ratios", "0.5"]])
 def test_rules(refuses, verb, options, why):
     assert why in refuses(*verb, "chain-64", *options)
+
+
+@pytest.mark.parametrize("verb", [["run"], ["oom"], ["graph"], ["sweep", "--ratios", "0.5"]])
+def test_the_native_engine_where_it_is_not_built(refuses, monkeypatch, verb):
+    monkeypatch.setattr(native, "_native", None)
+    line = refuses(*verb, "chain-64", "--engine", "native")
+    assert line == "the native engine is not built in this installation"
 
 
 def test_candidates(refuses):

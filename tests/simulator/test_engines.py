@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dtrdiag.errors import DtrdiagError, PolicyError, UsageError
 from dtrdiag.events import encode
+from dtrdiag.events.records import End
 from dtrdiag.hooks import Hooks
 from dtrdiag.simulator import (
     DEALLOCS,
@@ -87,8 +88,8 @@ def by(engine, config):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_random_runs_and_their_logs_are_the_same(longer_random_traces, chunk):
-    """2,000 traces in all, the same at every call."""
+def test_random_runs_and_their_logs_are_the_same(native_engine, longer_random_traces, chunk):
+    """2,000 traces in all, the same at every call; fresh walks against cached regions besides."""
     seen = []
 
     @seed(chunk)
@@ -102,39 +103,27 @@ def test_random_runs_and_their_logs_are_the_same(longer_random_traces, chunk):
         assert ours == reference
         assert lines == expected
         assert outcome(trace, by("native", config)) == ours
-        seen.append(native._prepared(trace).only_to_new)
+        if config.policy in WITH_REGIONS and len(ours) == 3:
+            assert cached_regions_outcome(native_engine, trace, config) == ours[1:]
+        seen.append(native.prepare(trace).only_to_new)
 
     check()
     assert len(seen) >= EXAMPLES
     assert {True, False} <= set(seen)
 
 
-@pytest.mark.parametrize("chunk", range(2))
-def test_fresh_walks_are_worth_the_same_as_cached_regions(
-    native_engine, longer_random_traces, chunk
-):
-    @seed(100 + chunk)
-    @fixed
-    @given(data=st.data())
-    def check(data):
-        trace = data.draw(longer_random_traces)
-        config = data.draw(configs(trace, WITH_REGIONS))
-        try:
-            fresh = native.run(trace, config, find_policy(config.policy), scores=False)
-        except DtrdiagError:
-            return
-        arguments = (
-            native._prepared(trace),
-            config.budget_bytes,
-            config.dealloc,
-            native._limit(trace, config),
-            *native._policy(find_policy(config.policy), config),
-        )
-        cached = native_engine.run(*arguments, 0, False, True)
-        assert (cached.totals, cached.stop) == (fresh.totals, fresh._held.stop)
-        assert native._digest(cached, cached.totals) == fresh.decisions_sha256
-
-    check()
+def cached_regions_outcome(engine, trace, config):
+    """As `outcome` has it, without the header, from the plain port of simrd's cached regions."""
+    arguments = (
+        native.prepare(trace),
+        config.budget_bytes,
+        config.dealloc,
+        native._limit(trace, config),
+        *native._policy(find_policy(config.policy), config),
+    )
+    held = native.Finished(engine.run(*arguments, 0, False, True), 0)
+    end = End(seq=0, decisions_sha256=held.decisions_sha256, **held.totals)
+    return end, held.stop()
 
 
 def budgets_of(trace):
@@ -156,9 +145,8 @@ def test_bundled_traces_at_some_budgets(name, policy):
     first = POLICIES.index(policy) + BUNDLED.index(name)
     budgets = budgets_of(trace)
     for turn, dealloc in enumerate(DEALLOCS):
-        # Twelve apart: one budget is tight, one is not, and neighbours in the list get others.
-        some = {(first + 3 * turn) % BUDGETS, (first + 3 * turn + 12) % BUDGETS}
-        assert_same_at(trace, policy, dealloc, [budgets[index] for index in some])
+        # Seven apart, so that tight and generous ones take turns.
+        assert_same_at(trace, policy, dealloc, [budgets[(first + 7 * turn) % BUDGETS]])
 
 
 @pytest.mark.slow
@@ -175,7 +163,7 @@ def test_bundled_logs_are_the_same(name):
     trace = resolve(name)
     budget = baseline_peak_bytes(trace) * 45 // 100
     for policy, dealloc in (("dtr", "eager"), ("dtr-eq", "ignore"), ("dtr-full", "banish")):
-        for candidates in (0, 3):
+        for candidates in (0, 3) if dealloc == "eager" else (3,):
             config = RunConfig(policy, budget, dealloc=dealloc, candidates=candidates)
             ours = logged(trace, by("native", config))
             assert ours == logged(trace, by("python", config))
@@ -241,7 +229,7 @@ def test_bundled_ranges_are_exact(name, dealloc):
         from_bytes = budgets_of(trace)[4 + turn % 9]
         to_bytes = budgets_of(trace)[-1]
         config = RunConfig(policy, dealloc=dealloc)
-        assert_range_is_exact(trace, config, from_bytes, to_bytes, 10)
+        assert_range_is_exact(trace, config, from_bytes, to_bytes, 6)
     ours = listed(trace, RunConfig("dtr", dealloc=dealloc, engine="native"), 1, to_bytes, 12)
     alike = listed(trace, RunConfig("dtr", dealloc=dealloc, engine="python"), 1, to_bytes, 12)
     assert ours == alike
