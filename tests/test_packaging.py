@@ -1,5 +1,7 @@
 """Does an installed dtrdiag hold what the repository holds, under one name?"""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 import dtrdiag
+from dtrdiag.simulator import native
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("dtrdiag", "instrumentation", "analyses")
@@ -22,8 +25,10 @@ SHIPPED_DATA = (
 )
 
 
-def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+def run(*command: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, check=False, env=os.environ | variables
+    )
     if done.returncode:
         said = f"{done.stdout}{done.stderr}"
         pytest.fail(f"{' '.join(command)}: exit status {done.returncode}\n{said}")
@@ -49,13 +54,20 @@ def checkout(tracked: list[PurePosixPath], tmp_path_factory: pytest.TempPathFact
     return folder
 
 
-@pytest.fixture(scope="module")
-def wheel_names(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> set[PurePosixPath]:
-    target = tmp_path_factory.mktemp("wheel")
+def build_wheel(checkout: Path, target: Path, **variables: str) -> Path:
     offline = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
     pip = (sys.executable, "-m", "pip", "wheel")
-    run(*pip, *offline, "--wheel-dir", str(target), ".", cwd=checkout)
+    run(*pip, *offline, "--wheel-dir", str(target), ".", cwd=checkout, **variables)
     (wheel,) = target.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel_names(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> set[PurePosixPath]:
+    """What is in a wheel, with the native engine if this installation could build it."""
+    # Unoptimised, which compiles several times faster; the last of two such flags counts.
+    how = {"DTRDIAG_NATIVE": "1" if native.available() else "0", "DTRDIAG_NATIVE_FLAGS": "-O0"}
+    wheel = build_wheel(checkout, tmp_path_factory.mktemp("wheel"), **how)
     with zipfile.ZipFile(wheel) as archive:
         return {PurePosixPath(name) for name in archive.namelist() if not name.endswith("/")}
 
@@ -81,6 +93,36 @@ def test_the_wheel_holds_the_data_files_beside_the_modules(tracked, wheel_names)
     assert sorted(expected - wheel_names) == []
 
 
+@pytest.mark.usefixtures("native_engine")
+def test_the_wheel_holds_the_native_engine_and_none_of_its_sources(wheel_names):
+    built = [name for name in wheel_names if name.suffix in (".so", ".pyd")]
+    assert [name.name.partition(".")[0] for name in built] == ["_native"]
+    assert [str(name.parent) for name in built] == ["dtrdiag/simulator"]
+    assert [name for name in wheel_names if name.suffix in (".hpp", ".cpp")] == []
+
+
+def test_without_the_native_engine_all_else_works(checkout, tmp_path):
+    wheel = build_wheel(checkout, tmp_path, DTRDIAG_NATIVE="0")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    command = (sys.executable, "-m", "dtrdiag", "run", "chain-64", "-r", "0.5", "--json")
+    here = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(tmp_path / "installed")}}
+
+    def answer(*options: str) -> subprocess.CompletedProcess[str]:
+        words = [*command, *options]
+        return subprocess.run(words, capture_output=True, text=True, check=False, **here)
+
+    by_itself = answer()
+    assert (by_itself.returncode, by_itself.stderr) == (0, "")
+    assert json.loads(by_itself.stdout)["engine"] == "python"
+    refused = answer("--engine", "native")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        "dtrdiag: error: the native engine is not built in this installation\n"
+    )
+
+
 def test_the_wheel_installs_one_top_level_name(wheel_names):
     tops = {name.parts[0] for name in wheel_names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"dtrdiag"}
@@ -97,7 +139,9 @@ def test_the_source_distribution_holds_the_tests_and_every_module(tracked, check
     (sdist,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         held = {PurePosixPath(*PurePosixPath(name).parts[1:]) for name in archive.getnames()}
-    wanted = {n for n in tracked if n.parts[0] == "tests" or n.suffix == ".py"}
+    kinds = (".py", ".hpp", ".cpp")
+    wanted = {n for n in tracked if n.parts[0] == "tests" or n.suffix in kinds}
+    assert PurePosixPath("dtrdiag/simulator/csrc/bindings.cpp") in wanted
     wanted |= {PurePosixPath("LICENSE"), PurePosixPath("Makefile"), PurePosixPath("pyproject.toml")}
     assert sorted(wanted - held) == []
 
