@@ -35,9 +35,9 @@ test-slow: $(DEV)          ## the long-running tests
 # the interpreter has many, are not looked for.
 SANITIZE := build/sanitize
 CHECKED  := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
-STRICT   := -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror
+STRICT   := -Wall -Wextra -Wconversion -Werror
 SANITIZED = PYTHONPATH="$$PWD" DTRDIAG_NATIVE=1 ASAN_OPTIONS=detect_leaks=0 \
-  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+  LD_PRELOAD="$(foreach lib,asan ubsan stdc++,$$($(CXX) -print-file-name=lib$(lib).so))" \
   $(abspath $(PY))
 ENGINE_TESTS := tests/simulator/test_engines.py tests/simulator/test_score_arithmetic.py \
   tests/simulator/test_goldens.py -k 'not python_engine and not same_log'
