@@ -20,7 +20,7 @@ import orjson
 
 from dtrdiag.cli.options import Rules, option_name
 from dtrdiag.cli.values import parse_ratio, parse_size
-from dtrdiag.errors import AnalysisError, DtrdiagError, SimulationError, UsageError
+from dtrdiag.errors import AnalysisError, DtrdiagError, LogError, SimulationError, UsageError
 from dtrdiag.files import ARCHIVE_SEPARATOR, read_first_line
 from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import ParquetWriter, log_writer
@@ -190,9 +190,11 @@ def opened_run(text: str, options: RunOptions) -> Iterator[OpenRun]:
             raise UsageError(f"{given[0]} does not apply to a saved log, which is a run", path=text)
         try:
             yield OpenRun(open_log(text))
-        except AnalysisError as error:
+        except (AnalysisError, LogError) as error:
+            if error.path is not None:
+                raise
             # An analysis sees events, not files.
-            raise AnalysisError(error.what, path=error.path or text) from error
+            raise type(error)(error.what, path=text) from error
         return
     options.check()
     trace = load_trace(text)

@@ -26,6 +26,7 @@ from dtrdiag.experiments.atomic import replace_file
 from dtrdiag.experiments.outcomes import Outcome, Outcomes, add_checked
 from dtrdiag.experiments.rows import Definition, check_pyarrow, read_rows, write_rows
 from dtrdiag.files import read_bytes
+from dtrdiag.log import is_parquet_log
 
 SUFFIXES = (".parquet", ".json")
 SAVE_SECONDS = 3.0
@@ -110,7 +111,9 @@ def is_saved_map(path: str) -> bool:
             start = stream.read(200)
     except OSError:
         return False
-    return start.startswith(_PARQUET_MAGIC) or f'"{MAP_SCHEMA.partition("/")[0]}/'.encode() in start
+    if start.startswith(_PARQUET_MAGIC):
+        return not is_parquet_log(path)
+    return f'"{MAP_SCHEMA.partition("/")[0]}/'.encode() in start
 
 
 def read_map(path: str) -> SavedMap:

@@ -38,6 +38,16 @@ def is_parquet(path: str) -> bool:
         return False
 
 
+def is_parquet_log(path: str) -> bool:
+    """Whether a Parquet file says that it is an event log; False also where nobody can tell."""
+    try:
+        _, parquet = load_pyarrow()
+        metadata = parquet.read_metadata(path).metadata or {}
+    except (UsageError, OSError, ValueError):
+        return False
+    return RUN_KEY in metadata
+
+
 class ParquetReader(LogReader):
     """The events of one Parquet log in order, as often as asked; see `LogReader`.
 

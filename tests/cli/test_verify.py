@@ -191,3 +191,9 @@ def test_the_map_of_another_trace(dtrdiag, chain_map):
 def test_what_does_not_apply_is_refused(refuses, small, chain_map):
     assert "--sample applies to a map" in refuses("verify", small, *CHAIN, "--sample", "2")
     assert "at least 1 interval" in refuses("verify", chain_map, *CHAIN, "--sample", "0")
+
+
+def test_a_parquet_log_is_no_map(answers):
+    answers("run", "recurrent-16", "-r", "0.7", "-o", "run.parquet")
+    found = answers("verify", "run.parquet", "--trace", "recurrent-16", "--json").json
+    assert (found["ok"], found["complete"]) == (True, True)

@@ -59,6 +59,12 @@ std::shared_ptr<PreparedTrace> prepare(const Ints& op_cost_ns, const Ints& input
   return std::make_shared<PreparedTrace>(std::move(arrays));
 }
 
+// pybind11 passes None as no trace.
+std::shared_ptr<PreparedTrace> there(std::shared_ptr<PreparedTrace> trace) {
+  if (!trace) throw std::invalid_argument("no trace");
+  return trace;
+}
+
 Rules rules_of(std::optional<Bytes> budget_bytes, const std::string& dealloc,
                std::optional<Ns> remat_limit_ns) {
   Rules rules;
@@ -272,7 +278,14 @@ struct Range {
   }
 };
 
+void same_length(const Ints& a, const Ints& b, const Ints& c) {
+  if (a.ndim() != 1 || b.ndim() != 1 || c.ndim() != 1 || a.shape(0) != b.shape(0) ||
+      a.shape(0) != c.shape(0))
+    throw std::invalid_argument("columns differ in length");
+}
+
 py::array_t<double> rounded(const Ints& numerators, const Ints& sizes, const Ints& staleness) {
+  same_length(numerators, sizes, staleness);
   const auto n = numerators.unchecked<1>();
   const auto s = sizes.unchecked<1>();
   const auto t = staleness.unchecked<1>();
@@ -284,6 +297,7 @@ py::array_t<double> rounded(const Ints& numerators, const Ints& sizes, const Int
 
 // Whether each quotient is at most the one after it, as doubles.
 py::array_t<bool> ordered(const Ints& numerators, const Ints& sizes, const Ints& staleness) {
+  same_length(numerators, sizes, staleness);
   const auto n = numerators.unchecked<1>();
   const auto s = sizes.unchecked<1>();
   const auto t = staleness.unchecked<1>();
@@ -332,6 +346,7 @@ PYBIND11_MODULE(_native, module) {
                        std::size_t candidates, bool scores, bool cached_regions) {
     const Rules rules = rules_of(budget_bytes, dealloc, remat_limit_ns);
     const Policy policy = policy_of(cost, size, staleness, seed, candidates, cached_regions);
+    there(trace);
     py::gil_scoped_release unlocked;
     auto done = std::make_unique<Finished>(Finished{trace, Run(*trace, rules, policy), {}});
     done->run.finish(scores ? &done->choices : nullptr);
@@ -344,7 +359,7 @@ PYBIND11_MODULE(_native, module) {
                        const std::string& cost, bool size, bool staleness, std::uint64_t seed,
                        std::size_t candidates) {
         return std::make_unique<Logged>(
-            std::move(trace), rules_of(budget_bytes, dealloc, remat_limit_ns),
+            there(std::move(trace)), rules_of(budget_bytes, dealloc, remat_limit_ns),
             policy_of(cost, size, staleness, seed, candidates, false));
       }))
       .def("next", &Logged::next)
@@ -360,6 +375,7 @@ PYBIND11_MODULE(_native, module) {
                        bool staleness, std::uint64_t seed, Bytes from_bytes, Bytes to_bytes) {
         const Rules rules = rules_of(from_bytes, dealloc, remat_limit_ns);
         const Policy policy = policy_of(cost, size, staleness, seed, 0, false);
+        there(trace);
         return Range{trace, RunsBetween(*trace, rules, policy, from_bytes, to_bytes)};
       }))
       .def("next", &Range::next)
@@ -377,6 +393,7 @@ PYBIND11_MODULE(_native, module) {
                        const std::string& dealloc, std::optional<Ns> remat_limit_ns, bool regions,
                        bool classes, bool graph) {
         const Rules rules = rules_of(budget_bytes, dealloc, remat_limit_ns);
+        there(trace);
         Uses uses;
         uses.regions = regions;
         uses.classes = classes;

@@ -1,7 +1,6 @@
 // A run under a built-in policy, and all runs of a range of budgets.
 #pragma once
 
-#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -99,18 +98,19 @@ class RunsBetween {
   RunsBetween(const PreparedTrace& trace, const Rules& rules, const Policy& policy,
               Bytes from_bytes, Bytes to_bytes)
       : trace_(&trace), rules_(rules), policy_(policy), next_bytes_(from_bytes),
-        to_bytes_(to_bytes) {}
+        to_bytes_(to_bytes), done_(from_bytes > to_bytes) {}
 
   // The run of the next interval, or nothing after the last that meets the range.
   const Run* next() {
-    if (next_bytes_ > to_bytes_) return nullptr;
+    if (done_) return nullptr;
     begin();
     ran_at_bytes_ = next_bytes_;
     run_->finish(nullptr, [&](const Machine& machine, Bytes total_bytes) {
       if (total_bytes <= to_bytes_ && machine.tally.lowers_hi(total_bytes)) keep(total_bytes);
     });
     const std::optional<Bytes> hi = run_->machine.tally.fit_hi_bytes;
-    next_bytes_ = hi ? *hi : std::numeric_limits<Bytes>::max();
+    done_ = !hi || *hi > to_bytes_;
+    if (!done_) next_bytes_ = *hi;
     return run_.get();
   }
 
@@ -159,6 +159,7 @@ class RunsBetween {
   std::vector<Copy> copies_;  // descending in bytes, ascending in time
   Bytes next_bytes_;
   Bytes to_bytes_;
+  bool done_;
   Bytes ran_at_bytes_ = 0;
 };
 
