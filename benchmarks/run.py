@@ -31,6 +31,9 @@ def main() -> None:
     parser.add_argument("--most-seconds", type=float, default=1e9, help="skip recorded runs longer")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each side, median counts")
     parser.add_argument("--long", action="store_true", help="the long runs, not the recorded ones")
+    parser.add_argument(
+        "--give-up", type=float, default=1e9, help="stop simrd after so many seconds of a run"
+    )
     parser.add_argument("--engine", default="auto", help="auto, native or python")
     options = parser.parse_args()
     if options.simrd is None:
@@ -46,7 +49,7 @@ def main() -> None:
     threading.stack_size(1 << 30)
     worker = threading.Thread(
         target=beside_simrd.measure,
-        args=(options.simrd, records, options.repeat, options.engine),
+        args=(options.simrd, records, options.repeat, options.engine, options.give_up),
     )
     worker.start()
     worker.join()
