@@ -185,7 +185,7 @@ class _TooLong(Exception):  # noqa: N818 - nothing is wrong
 
 
 def _run_simrd(graph: Any, record: dict[str, Any], give_up: float) -> tuple[float, list[str], bool]:
-    """Run simrd once; returns seconds, its decisions noted by overriding, and whether it finished."""
+    """Run simrd once: seconds, its decisions, noted by overriding, and whether it finished."""
     importlib.import_module("simrd.heuristic.ablation")  # registers the ablations
     from simrd.heuristic import HEURISTICS
     from simrd.runtime import RUNTIMES
