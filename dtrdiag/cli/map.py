@@ -13,7 +13,8 @@ from dtrdiag.cli.mapprogress import map_progress
 from dtrdiag.cli.options import Force, Json, Policy, Rules, takes_rules
 from dtrdiag.cli.output import note, print_json, print_sentences, print_table
 from dtrdiag.cli.policyfile import load_policy_file, policy_file_sha256
-from dtrdiag.cli.sources import at_budget, load_trace, peak_of
+from dtrdiag.cli.sources import at_budget, is_event_log, load_trace, peak_of
+from dtrdiag.cli.terminating import Terminated, terminable
 from dtrdiag.cli.values import parse_amount
 from dtrdiag.errors import UsageError
 from dtrdiag.experiments.budget_map import Mapper
@@ -92,6 +93,8 @@ def budget_map(
             raise UsageError(f"{name} does not apply to a saved map", path=source)
         _show_saved(source, ask, at, json)
         return
+    if is_event_log(source):
+        raise UsageError("this is an event log, not a saved map", path=source)
     if at is not None:
         raise UsageError("--at asks a saved map: dtrdiag map FILE --at BUDGET")
     ask.check()
@@ -192,7 +195,7 @@ def _compute(trace: Trace, config: RunConfig, ask: Ask, making: Making) -> Saved
     file = None if making.output is None else MapFile(making.output, saved, making.force)
     policy_file = making.policy_file
     prepare = None if policy_file is None else partial(load_policy_file, policy_file)
-    with map_progress(saved.outcomes, low, high, sampled=step is not None) as show:
+    with terminable(), map_progress(saved.outcomes, low, high, sampled=step is not None) as show:
 
         def tell(found: object) -> None:
             show()
@@ -207,18 +210,28 @@ def _compute(trace: Trace, config: RunConfig, ask: Ask, making: Making) -> Saved
             prepare=prepare,
             tell=tell,
         )
+        asked_to_end = False
         try:
             if step is None:
                 mapper.map_range(low, high)
             else:
                 mapper.sample_range(low, high, step)
+        except Terminated:
+            asked_to_end = True
+            raise
         finally:
             if file is not None:
                 file.save()
-                if len(saved.outcomes) and saved.outcomes.gaps(low, high) and step is None:
-                    found = count(len(saved.outcomes), "interval")
-                    note(f"{found} kept in {making.output}; the same command goes on from there")
+                if step is None and not asked_to_end:
+                    _note_rest(saved, file.path, low, high)
     return saved
+
+
+def _note_rest(saved: SavedMap, path: str, low: int, high: int) -> None:
+    """Say how to complete a map that is not whole."""
+    if len(saved.outcomes) and saved.outcomes.gaps(low, high):
+        found = count(len(saved.outcomes), "interval")
+        note(f"{found} kept in {path}; the same command goes on from there")
 
 
 def _show(saved: SavedMap, ask: Ask, json: bool) -> None:
@@ -231,7 +244,8 @@ def _show(saved: SavedMap, ask: Ask, json: bool) -> None:
     known = saved.between(low, high)
     summary = summarise_map(known, within)
     print_sentences(map_words(known, summary, saved.resolution_bytes))
-    print_table(segment_table(known, summary.segments))
+    narrow = segment_table(known, summary.segments, narrow=True)
+    print_table(segment_table(known, summary.segments), narrow)
 
 
 def _show_saved(path: str, ask: Ask, at: str | None, json: bool) -> None:
@@ -247,7 +261,7 @@ def _show_run(path: str, saved: SavedMap, at: str, json: bool) -> None:
     budget_bytes = amount(at, peak_bytes)
     outcome = saved.outcomes.find(budget_bytes)
     if outcome is None:
-        raise UsageError(f"the map does not know a budget of {budget_bytes} bytes", path=path)
+        raise UsageError(_not_known(saved, budget_bytes), path=path)
     header = attrs.evolve(outcome.header, budget_bytes=budget_bytes)
     document: dict[str, Any] = run_document(
         header, outcome.end, outcome.engine, outcome.simulate_seconds
@@ -257,3 +271,12 @@ def _show_run(path: str, saved: SavedMap, at: str, json: bool) -> None:
         return
     print_sentences(run_words(document))
     print_table(run_table(document))
+
+
+def _not_known(saved: SavedMap, budget_bytes: int) -> str:
+    runs = [outcome.end for outcome in saved.outcomes]
+    low, high = runs[0].interval_lo_bytes, runs[-1].interval_hi_bytes
+    known = f"from {low} bytes on" if high is None else f"from {low} to {high - 1} bytes"
+    inside = low <= budget_bytes and (high is None or budget_bytes < high)
+    gaps = ", with gaps, of which this is one" if inside else ""
+    return f"the map does not know a budget of {budget_bytes} bytes: it knows budgets {known}{gaps}"

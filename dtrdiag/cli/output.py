@@ -51,19 +51,23 @@ def print_sentences(sentences: Iterable[str]) -> None:
         print("\n".join(lines))
 
 
-def print_table(table: Table) -> None:
+def print_table(table: Table, *narrower: Table) -> None:
     """Write a table to standard output after an empty line.
 
-    Where not even its longest words fit side by side, each cell gets a line of its own.
+    Args:
+        table: of a width that suits any terminal but a narrow one.
+        narrower: what to write in its place where it does not fit, widest first. Where not even the
+            longest words of the last one fit side by side, each of its cells gets a line.
     """
     console = _console()
     # Captured first, because rich ends the program itself when the reader has gone.
     with console.capture() as captured:
         console.print()
-        if fit(table, console.width):
-            console.print(table)
+        fitting = [each for each in (table, *narrower) if fit(each, console.width)]
+        if fitting:
+            console.print(fitting[0])
         else:
-            _print_cells(console, table)
+            _print_cells(console, (table, *narrower)[-1])
     print(captured.get(), end="")
 
 

@@ -9,6 +9,7 @@ import typer
 
 from dtrdiag.cli.options import Json
 from dtrdiag.cli.output import print_json, print_sentences, print_table
+from dtrdiag.cli.sources import check_no_map
 from dtrdiag.errors import UsageError
 from dtrdiag.events import Event, encode
 from dtrdiag.log import LogReader, Replay, Verification, open_log, verify
@@ -46,6 +47,7 @@ def replay(
     The log may come from any runtime and may be cut: then the state is that at the cut.
     """
     _check_range(at, first, last)
+    check_no_map(log)
     reader = open_log(log)
     if check:
         found = verify(reader)

@@ -21,6 +21,7 @@ import orjson
 from dtrdiag.cli.options import Rules, option_name
 from dtrdiag.cli.values import parse_ratio, parse_size
 from dtrdiag.errors import AnalysisError, DtrdiagError, LogError, SimulationError, UsageError
+from dtrdiag.experiments.map_files import holds_map
 from dtrdiag.files import ARCHIVE_SEPARATOR, read_first_line
 from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import ParquetWriter, log_writer
@@ -118,6 +119,8 @@ def load_trace(text: str) -> Trace:
     Raises:
         DtrdiagError: no such trace, or it cannot be read.
     """
+    if holds_map(text):
+        raise UsageError("this is a saved map, not a trace", path=text)
     if is_event_log(text):
         raise UsageError("an event log (of a run), not a trace", path=text)
     if os.path.isfile(text) and zipfile.is_zipfile(text):
@@ -156,6 +159,16 @@ def is_event_log(text: str) -> bool:
     return isinstance(fields, dict) and fields.get("event") == "run"
 
 
+def check_no_map(text: str) -> None:
+    """Refuse a saved map where an event log is wanted.
+
+    Raises:
+        UsageError: the argument names one.
+    """
+    if holds_map(text):
+        raise UsageError("this is a saved map, not an event log", path=text)
+
+
 @attrs.frozen
 class OpenRun:
     """A run whose log can be read.
@@ -184,6 +197,7 @@ def opened_run(text: str, options: RunOptions) -> Iterator[OpenRun]:
         UsageError: run options were given for a saved log, or one of them cannot be used.
         DtrdiagError: the log or trace cannot be read, or the run cannot be simulated.
     """
+    check_no_map(text)
     if is_event_log(text):
         given = options.given()
         if given:

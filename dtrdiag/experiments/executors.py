@@ -120,7 +120,7 @@ class Processes(Workers):
     def _made(self) -> Executor:
         # Spawned, not forked: numpy may hold threads, and a fork of those can hang.
         spawn = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self._jobs, spawn, _start_worker)
+        return ProcessPoolExecutor(self._jobs, spawn, start_worker)
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
         """See `Workers.submit`. Processes that this starts ignore Ctrl-C, which goes to all."""
@@ -186,7 +186,8 @@ def _block(number: signal.Signals) -> set[int | signal.Signals] | None:
     return signal.pthread_sigmask(signal.SIG_BLOCK, {number})
 
 
-def _start_worker() -> None:
+def start_worker() -> None:
+    """In a new process: ignore Ctrl-C, and end when the process that started this one is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

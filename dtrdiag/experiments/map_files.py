@@ -24,7 +24,7 @@ from dtrdiag.events import decode, encode
 from dtrdiag.events.records import RunHeader
 from dtrdiag.experiments.atomic import replace_file
 from dtrdiag.experiments.outcomes import Outcome, Outcomes, add_checked
-from dtrdiag.experiments.rows import Definition, check_pyarrow, read_rows, write_rows
+from dtrdiag.experiments.rows import Definition, check_pyarrow, read_metadata, read_rows, write_rows
 from dtrdiag.files import read_bytes
 from dtrdiag.log import is_parquet_log
 
@@ -106,6 +106,9 @@ def default_within(peak_bytes: int | None, to_bytes: int) -> int:
 
 def is_saved_map(path: str) -> bool:
     """Whether a file looks like a saved map, whatever it is called; `read_map` looks closer."""
+    if not os.path.isfile(path):
+        # A pipe, say, could not be read a second time.
+        return False
     try:
         with open(path, "rb") as stream:
             start = stream.read(200)
@@ -114,6 +117,19 @@ def is_saved_map(path: str) -> bool:
     if start.startswith(_PARQUET_MAGIC):
         return not is_parquet_log(path)
     return f'"{MAP_SCHEMA.partition("/")[0]}/'.encode() in start
+
+
+def holds_map(path: str) -> bool:
+    """Whether a file says that it is a saved map; False also where nobody can tell."""
+    if not is_saved_map(path):
+        return False
+    try:
+        with open(path, "rb") as stream:
+            if stream.read(len(_PARQUET_MAGIC)) != _PARQUET_MAGIC:
+                return True
+        return "map" in read_metadata(path)[1]
+    except (DtrdiagError, OSError):
+        return False
 
 
 def read_map(path: str) -> SavedMap:

@@ -23,13 +23,14 @@ import importlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import attrs
 
 from dtrdiag import __version__
 from dtrdiag.errors import DtrdiagError, InputError, OutputError, UsageError
 from dtrdiag.events.fields import FIELDS, Field
+from dtrdiag.events.parquet import MAGIC
 from dtrdiag.events.records import SCHEMA, End, RunHeader
 from dtrdiag.experiments.atomic import replace_file
 from dtrdiag.experiments.outcomes import Outcome
@@ -148,11 +149,14 @@ def read_rows(path: str | os.PathLike[str]) -> Rows:
     arrow, parquet = _pyarrow()
     with open_file(os.fspath(path)) as raw:
         try:
+            _check_end(raw)
             # From memory and in this thread: pyarrow's own threads, reading from a Python file, may
             # outlive the interpreter and abort the process as it ends.
             held = arrow.BufferReader(raw.read())
             file = parquet.ParquetFile(held, page_checksum_verification=True)
             table = file.read(use_threads=False)
+        except InputError as error:
+            raise InputError(error.what, path=path) from None
         except (arrow.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
             why = str(error).partition("\n")[0][:200]
             raise InputError(f"not Parquet, or truncated or damaged: {why}", path=path) from None
@@ -180,7 +184,10 @@ def read_metadata(path: str | os.PathLike[str]) -> tuple[Definition, dict[str, A
     arrow, parquet = _pyarrow()
     with open_file(os.fspath(path)) as raw:
         try:
+            _check_end(raw)
             schema = parquet.ParquetFile(arrow.BufferReader(raw.read())).schema_arrow
+        except InputError as error:
+            raise InputError(error.what, path=path) from None
         except (arrow.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
             why = str(error).partition("\n")[0][:200]
             raise InputError(f"not Parquet, or truncated or damaged: {why}", path=path) from None
@@ -188,6 +195,20 @@ def read_metadata(path: str | os.PathLike[str]) -> tuple[Definition, dict[str, A
         return _metadata(schema.metadata or {})
     except DtrdiagError as error:
         raise InputError(f"not results that can be used: {error.what}", path=path) from None
+
+
+def _check_end(raw: BinaryIO) -> None:
+    """Raise InputError where Parquet has begun and does not end; the stream is at its start again.
+
+    Pyarrow says of such a file that it is something else.
+    """
+    first = raw.read(len(MAGIC))
+    size = raw.seek(0, os.SEEK_END)
+    raw.seek(max(0, size - len(MAGIC)))
+    last = raw.read(len(MAGIC))
+    raw.seek(0)
+    if first == MAGIC and (last != MAGIC or size < 12):
+        raise InputError("a Parquet file without its end: cut, or never finished")
 
 
 def check_pyarrow() -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -18,6 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
 from dtrdiag.errors import ContradictionError, DtrdiagError, SimulationError
+from dtrdiag.experiments.executors import interrupts_held_back, start_worker
 from dtrdiag.experiments.outcomes import Outcome
 from dtrdiag.simulator import RunConfig, runs_between
 from dtrdiag.trace import Trace
@@ -145,7 +144,7 @@ class Workers:
                 for other in reversed(unknown[1:]):
                     ranges.put_back(other)
                 if unknown:
-                    with _interrupts_ignored():
+                    with interrupts_held_back():
                         running.add(self._executor.submit(_walk, unknown[0]))
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 running.remove(future)
@@ -188,19 +187,6 @@ def _result(future: Future[Walk]) -> Walk:
         ) from None
 
 
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Processes started meanwhile ignore Ctrl-C, which goes to all; this one ends them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
 # --- in a worker ----------------------------------------------------------------------------------
 
 _given: tuple[Trace, RunConfig] | None = None
@@ -210,22 +196,13 @@ _problem: DtrdiagError | None = None
 
 def _start(trace: Trace, rules: RunConfig, prepare: Callable[[], object] | None) -> None:
     global _given, _problem
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    start_worker()
     _given = trace, rules
     if prepare is not None:
         try:
             prepare()
         except DtrdiagError as error:
             _problem = error
-
-
-def _end_with_parent() -> None:
-    """End this process once the one that started it is gone, however it went."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _walk(budgets: Range) -> Walk:

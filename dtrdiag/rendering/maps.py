@@ -81,9 +81,15 @@ def _gap_words(budget_map: BudgetMap, resolution_bytes: int | None) -> list[str]
 
 def _outcome_words(budget_map: BudgetMap, summary: MapSummary) -> list[str]:
     runs, limit = summary.runs, budget_map.header.overhead_limit
-    words = [f"on {runs['ok']:,} the run finishes", f"on {runs[OOM]:,} it runs out of memory"]
-    if runs[THRASHED]:
-        words.append(f"on {runs[THRASHED]:,} the overhead limit of {limit} stops it")
+    words: list[str] = []
+    ends = (
+        ("ok", "{} finishes"),
+        (OOM, "{} runs out of memory"),
+        (THRASHED, f"the overhead limit of {limit} stops {{}}"),
+    )
+    for outcome, end in ends:
+        if runs[outcome]:
+            words.append(f"on {runs[outcome]:,} {end.format('it' if words else 'the run')}")
     text = f"Of these intervals, {', '.join(words)}."
     if runs[THRASHED]:
         text += (
@@ -168,10 +174,18 @@ def _cliff_text(cliff: Cliff) -> str:
     )
 
 
-def segment_table(budget_map: BudgetMap, segments: Sequence[Segment]) -> Table:
+def segment_table(
+    budget_map: BudgetMap, segments: Sequence[Segment], narrow: bool = False
+) -> Table:
     """Maximal segments of equal outcome, ascending; of very many the widest.
 
-    Their ends are exact, widths and overheads rounded, so that it fits into 80 columns mostly.
+    Their ends are exact, widths and overheads rounded.
+
+    Args:
+        budget_map: what is known.
+        segments: its segments.
+        narrow: leave out the ratios and round more, so that budgets of eleven digits fit into 80
+            columns.
     """
     shown = list(segments)
     title = "segments of equal outcome"
@@ -181,31 +195,37 @@ def segment_table(budget_map: BudgetMap, segments: Sequence[Segment]) -> Table:
         title = f"the {SEGMENT_ROWS} widest of {len(segments):,} {title}"
     table = Table(title=title)
     table.add_column("outcome")
-    for name in ("from (B)", "to below", "width", "of peak", "runs", "overhead"):
-        table.add_column(name, justify="right")
+    ratio = () if narrow else ("of peak",)
+    for name in ("from (B)", "to below", "width", *ratio, "runs", "overhead"):
+        # A size is not parted from its unit.
+        table.add_column(name, justify="right", no_wrap=True)
     for segment in shown:
-        table.add_row(*_segment_row(budget_map, segment))
+        table.add_row(*_segment_row(budget_map, segment, narrow))
     return table
 
 
-def _segment_row(budget_map: BudgetMap, segment: Segment) -> list[Text | str]:
+def _segment_row(budget_map: BudgetMap, segment: Segment, narrow: bool) -> list[Text | str]:
     high, width = segment.hi_bytes, segment.width_bytes
     peak = budget_map.header.peak_bytes
-    least, most = segment.least_overhead, segment.most_overhead
-    overhead = NOT_KNOWN
-    if least is not None and most is not None:
-        overhead = f"{least:.3f}" if least == most else f"{least:.3f}-{most:.3f}"
-        if segment.outcome == THRASHED:
-            overhead = f">{overhead}"
+    ratio = f"{segment.lo_bytes / peak:.6f}" if peak else NOT_KNOWN
     return [
         Text(segment.outcome, style=OUTCOME_STYLES.get(segment.outcome, "")),
         f"{segment.lo_bytes:,}",
         NOT_KNOWN if high is None else f"{high:,}",
         NOT_KNOWN if width is None else short_bytes(width),
-        f"{segment.lo_bytes / peak:.6f}" if peak else NOT_KNOWN,
+        *([] if narrow else [ratio]),
         NOT_KNOWN if segment.outcome == UNKNOWN else f"{segment.intervals:,}",
-        overhead,
+        _overhead(segment, 2 if narrow else 3),
     ]
+
+
+def _overhead(segment: Segment, decimals: int) -> str:
+    least, most = segment.least_overhead, segment.most_overhead
+    if least is None or most is None:
+        return NOT_KNOWN
+    low, high = f"{least:.{decimals}f}", f"{most:.{decimals}f}"
+    text = low if low == high else f"{low}-{high}"
+    return f">{text}" if segment.outcome == THRASHED else text
 
 
 def _place(budget_map: BudgetMap, budget_bytes: int) -> str:

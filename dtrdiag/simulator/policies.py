@@ -121,7 +121,8 @@ def find_policy(name: str) -> Policy:
         return _POLICIES[name]
     except KeyError:
         close = difflib.get_close_matches(name, _POLICIES, 3)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(_POLICIES)}"
+        known = f"one of a file needs --policy-file FILE.py; known: {', '.join(_POLICIES)}"
+        hint = f"did you mean {' or '.join(close)}?" if close else known
         raise PolicyError(f"unknown policy {name!r}; {hint}") from None
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from dtrdiag.experiments import budget_map
 from dtrdiag.experiments.map_files import read_map
-from dtrdiag.experiments.workers import walk
+from dtrdiag.experiments.workers import Ranges, walk, workers
+from dtrdiag.simulator import RunConfig
+from dtrdiag.trace.catalog import resolve
 
 from .test_run import POLICIES
 
@@ -150,7 +152,17 @@ def test_a_saved_map_answers_for_any_budget_in_it(answers, refuses, file):
     kept = answers("map", file, "--at", "1234567", "--json").json
     assert kept | {"simulate_seconds": 0} == run | {"simulate_seconds": 0}
     assert "at a budget of 1,234,567 B" in answers("map", file, "--at", "1234567").out
-    assert "does not know" in refuses("map", file, "--at", "0.9")
+    known = "it knows budgets from 786432 to 2097151 bytes"
+    assert refuses("map", file, "--at", "0.9") == (
+        f"the map does not know a budget of 15335424 bytes: {known} ({file})"
+    )
+    assert f"a budget of 2097152 bytes: {known} (" in refuses("map", file, "--at", "2097152")
+
+
+def test_a_budget_in_a_gap_of_a_saved_map_is_not_known(answers, refuses, file):
+    answers(*WIDE, "--resolution", "0.1", "-o", file)
+    low = answers("map", file, "--json").json["gaps"][0][0]
+    assert refuses("map", file, "--at", low).endswith(f"with gaps, of which this is one ({file})")
 
 
 def test_the_same_command_again_runs_nothing(answers, walked, file):
@@ -230,6 +242,50 @@ def test_a_killed_map_goes_on_from_what_was_saved(answers, here, file):
         assert len(found) > known
     assert len(found) < len(undisturbed["intervals"])
     assert _facts(answers(*MAP, "-o", file, "--json").json) == _facts(undisturbed)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals differ")
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [
+        (signal.SIGTERM, 143, ["dtrdiag: terminated"]),
+        (signal.SIGINT, 130, ["the same command goes on from there", "dtrdiag: interrupted"]),
+    ],
+)
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_signals_keep_results_and_end_the_workers(here, file, number, status, said, jobs):
+    command = ["map", "chain-64", "--from", "0.05", "--to", "0.35", "-j", str(jobs), "-o", file]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    script = SLOW_AND_OFTEN.replace("sys.exit", "budget_map.ALONE_SECONDS = 0.2\nsys.exit")
+    process = subprocess.Popen([sys.executable, "-c", script, *command], **pipes)
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None and not (here / file).exists():
+        time.sleep(0.01)
+    if jobs > 1:
+        time.sleep(0.3)  # about when workers are started
+    process.send_signal(number)
+    # The pipes are the workers' too: they end when the last of them does.
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (status, b"")
+    lines = err.decode().splitlines()
+    assert len(lines) == len(said)
+    assert all(line.endswith(end) for line, end in zip(lines, said, strict=True))
+    assert len(read_map(file).outcomes)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals differ")
+def test_an_interrupt_while_workers_are_started_is_not_lost(monkeypatch):
+    submitted = []
+
+    def submit(self, *arguments):
+        submitted.append(arguments)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor.submit", submit)
+    trace, rules = resolve("chain-64"), RunConfig("dtr")
+    with pytest.raises(KeyboardInterrupt), workers(trace, rules, 2) as pool:
+        list(pool.each(Ranges([(1_000_000, 2_000_000)], 2), lambda budgets: [budgets]))
+    assert len(submitted) == 1
 
 
 # --- refused --------------------------------------------------------------------------------------
@@ -315,3 +371,26 @@ def test_a_full_disk_leaves_the_old_map(answers, dtrdiag, here, file, monkeypatc
     )
     assert (here / file).read_bytes() == before
     assert os.listdir(here) == [file]
+
+
+def test_the_table_of_a_map_keeps_sizes_whole_in_80_columns(answers, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    out = answers("map", "recurrent-16", "-p", "dtr", "--from", "0.53", "--to", "0.57").out
+    assert max(map(len, out.splitlines())) <= 80
+    rows = [line.split("│")[1:-1] for line in out.splitlines() if line.startswith("│")]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["ok", "37,327,444", "38,359,636", "1008.0 KiB", "5", "1.28-1.29"],
+        ["oom", "38,359,636", "39,408,216", "1.0 MiB", "21", "-"],
+        ["ok", "39,408,216", "40,421,672", "989.7 KiB", "9", "1.28-2.16"],
+    ]
+
+
+def test_maps_and_logs_are_told_apart(answers, refuses, file):
+    answers(*MAP, "-o", file)
+    for verb in (["oom"], ["graph"], ["replay"], ["replay", "--verify"], ["diff", file]):
+        assert refuses(*verb, file) == f"this is a saved map, not an event log ({file})"
+    assert refuses("run", file) == f"this is a saved map, not a trace ({file})"
+    log = file.replace("map.json", "log.jsonl").replace("map.", "log.")
+    answers("run", "chain-64", "-o", log)
+    for options in ([], ["--at", "1MB"]):
+        assert refuses("map", log, *options) == f"this is an event log, not a saved map ({log})"

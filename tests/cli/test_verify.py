@@ -197,3 +197,22 @@ def test_a_parquet_log_is_no_map(answers):
     answers("run", "recurrent-16", "-r", "0.7", "-o", "run.parquet")
     found = answers("verify", "run.parquet", "--trace", "recurrent-16", "--json").json
     assert (found["ok"], found["complete"]) == (True, True)
+
+
+def test_a_cut_parquet_file_is_said_to_be_cut(answers, refuses, here):
+    answers("run", "chain-64", "-o", "log.parquet")
+    answers("map", "chain-64", "--from", "0.1", "--to", "0.11", "-o", "map.parquet")
+    for name in ("log.parquet", "map.parquet"):
+        (here / "cut.parquet").write_bytes((here / name).read_bytes()[:-10])
+        for verb in (["verify", "cut.parquet", *CHAIN], ["oom", "cut.parquet"]):
+            line = refuses(*verb)
+            assert line == "a Parquet file without its end: cut, or never finished (cut.parquet)"
+
+
+def test_a_map_of_an_unknown_policy_needs_its_file(refuses, chain_map):
+    document = json.loads(chain_map.read_text())
+    for part in (document, document["definition"], document["run"]):
+        part["policy"] = "zigzag"
+    chain_map.write_text(json.dumps(document))
+    line = refuses("verify", chain_map, *CHAIN)
+    assert "unknown policy 'zigzag'; one of a file needs --policy-file FILE.py; known: dtr" in line

@@ -116,7 +116,8 @@ def test_every_truncation_is_refused(path):
     content = path.read_bytes()
     for size in [*range(0, len(content), 97), len(content) - 1]:
         path.write_bytes(content[:size])
-        with pytest.raises(InputError, match=r"not Parquet, or truncated or damaged") as caught:
+        why = "a Parquet file without its end: cut" if size >= 4 else "not Parquet, or truncated"
+        with pytest.raises(InputError, match=why) as caught:
             read_rows(path)
         assert caught.value.path == str(path)
         assert "\n" not in str(caught.value)

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from dtrdiag.analyses import BudgetMap, summarise_map
 from dtrdiag.events.records import End
+from dtrdiag.rendering.fitting import fit
 from dtrdiag.rendering.maps import SEGMENT_ROWS, map_words, segment_table
 
 from .conftest import HEADER
@@ -133,3 +134,34 @@ def test_of_very_many_segments_the_widest_are_shown():
     text = shown(BudgetMap(HEADER, tuple(ends), 1000, at - 1))
     assert f"the {SEGMENT_ROWS} widest of {3 * SEGMENT_ROWS} segments" in text
     assert text.count(" 7 B ") == SEGMENT_ROWS
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([(1000, 2000, "ok", 0)], "Of these intervals, on 1 the run finishes."),
+        ([(1000, 2000, "oom", 0)], "Of these intervals, on 1 the run runs out of memory."),
+        ([(1000, 2000, "thrashed", 3100)], "on 1 the overhead limit of 4 stops the run."),
+    ],
+)
+def test_outcomes_that_no_interval_has_are_not_counted(runs, said):
+    text = words(*runs)
+    assert said in text
+    assert "on 0" not in text
+
+
+def test_the_narrow_table_fits_80_columns_with_budgets_of_eleven_digits():
+    low = 10_061_179_152
+    ends = [
+        run(low, low + 1_032_192, "thrashed", 3100),
+        run(low + 1_032_192, low + 2_064_384, "ok", 100),
+        run(low + 2_064_384, low + 3_096_576, "ok", 9250),
+    ]
+    budget_map = BudgetMap(attrs.evolve(HEADER, peak_bytes=low), tuple(ends), low, low + 3_096_575)
+    table = segment_table(budget_map, summarise_map(budget_map, 1).segments, narrow=True)
+    assert fit(table, 80)
+    text = Console(width=80)
+    with text.capture() as captured:
+        text.print(table)
+    assert "│ 10,062,211,344 │ 10,064,275,728 │    2.0 MiB │    2 │ 1.10-10.25 │" in captured.get()
+    assert "│ 1008.0 KiB │" in captured.get()
