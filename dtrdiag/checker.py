@@ -25,24 +25,13 @@ MAX_PROBLEMS = 100  # after which checking stops
 # Rule by field, or else by record, of whatever is not as it must be; other kinds are rules.
 _RULES = {
     "trace": "OpDefined OutputRequested baseline_cost_ns peak_bytes trace_ops trace_tensors",
-    "header": "RunHeader",
-    "references": "ReferenceChanged",
-    "pending": "Materialise",
-    "fit": "FitCheck",
-    "execute": "Compute Rematerialise",
-    "oom": "OutOfMemory",
-    "counts": "End",
-    "cause": "cause_seq",
-    "step-order": "step",
-    "memory": "memory_bytes",
-    "clock": "clock_ns",
-    "outputs": "defined resident freed_bytes",
-    "score": "score",
-    "candidates": "candidates",
-    "interval": "interval_lo_bytes interval_hi_bytes",
-    "end": "outcome",
+    "header": "RunHeader", "references": "ReferenceChanged", "pending": "Materialise",
+    "fit": "FitCheck", "execute": "Compute Rematerialise", "oom": "OutOfMemory", "counts": "End",
+    "cause": "cause_seq", "step-order": "step", "memory": "memory_bytes", "clock": "clock_ns",
+    "outputs": "defined resident freed_bytes", "score": "score", "candidates": "candidates",
+    "interval": "interval_lo_bytes interval_hi_bytes", "end": "outcome",
     "digest": "decisions_sha256",
-}
+}  # fmt: skip
 _RULE_OF = {word: rule for rule, words in _RULES.items() for word in words.split()}
 _NAMES = {
     kind: [field.name for field in attrs.fields(kind) if field.name not in ("seq", "extra")]
