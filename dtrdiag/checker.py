@@ -127,13 +127,13 @@ class Checker:
         self._run = _Run(trace, header)
         if self.scores:
             self._run.scores = Scores(self._run, header.policy, header.seed)
-        self._flow = self._run.due()
-        self._newer = header.schema != records.SCHEMA
+        self._flow, self._newer = self._run.due(), header.schema != records.SCHEMA
         peak = None if header.peak_bytes is None else _peak_bytes(trace, header)
         if header.ratio is not None:
             budget = int(min(max((peak or 0) * header.ratio, 0), 1 << 63))
         expected = {"trace_ops": trace.ops, "trace_tensors": trace.tensors, "peak_bytes": peak}
         expected |= {"baseline_cost_ns": trace.baseline_cost_ns, "budget_bytes": budget}
+        expected["candidates"] = max(header.candidates, 0)
         return tuple(expected.get(n, getattr(header, n)) for n in _NAMES[records.RunHeader])
 
     def _surprise(self, event: Any, kind: type[Any], fields: Any) -> tuple[str, str]:

@@ -79,6 +79,7 @@ def test_the_logs_are_accepted(logs, small_trace, name):
     assert any(document.get("cause") == "pressure" for document in logs[name])
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_an_altered_field_is_noticed(logs, small_trace, seed):
@@ -108,3 +109,8 @@ def test_what_is_free_is_free(logs, small_trace):
     for field, value in values.items():
         header = {**logs["ok"][0], field: value}
         assert not refused([header, *logs["ok"][1:]], small_trace), field
+
+
+def test_fewer_candidates_than_none_are_refused(logs, small_trace):
+    for documents in logs.values():
+        assert refused([{**documents[0], "candidates": -3}, *documents[1:]], small_trace)

@@ -136,7 +136,7 @@ def rewritten(path, **metadata):
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "truncated or damaged"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "without its end"),
         (lambda path: path.write_bytes(b""), "truncated or damaged"),
         (lambda path: path.write_bytes(b"notes"), "truncated or damaged"),
         (lambda path: rewritten(path, schema="dtrdiag.results/2"), "another version"),
