@@ -9,13 +9,12 @@
 
 #include "engine.hpp"
 #include "event_arrays.hpp"
+#include "score_arrays.hpp"
 
 namespace py = pybind11;
 
 namespace dtrdiag {
 namespace {
-
-using Ints = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>;
 
 template <class To>
 std::vector<To> column(const Ints& values) {
@@ -277,36 +276,6 @@ struct Range {
     return run->machine;
   }
 };
-
-void same_length(const Ints& a, const Ints& b, const Ints& c) {
-  if (a.ndim() != 1 || b.ndim() != 1 || c.ndim() != 1 || a.shape(0) != b.shape(0) ||
-      a.shape(0) != c.shape(0))
-    throw std::invalid_argument("columns differ in length");
-}
-
-py::array_t<double> rounded(const Ints& numerators, const Ints& sizes, const Ints& staleness) {
-  same_length(numerators, sizes, staleness);
-  const auto n = numerators.unchecked<1>();
-  const auto s = sizes.unchecked<1>();
-  const auto t = staleness.unchecked<1>();
-  py::array_t<double> made(n.shape(0));
-  auto out = made.mutable_unchecked<1>();
-  for (py::ssize_t i = 0; i < n.shape(0); ++i) out(i) = Quotient{n(i), s(i), t(i)}.rounded();
-  return made;
-}
-
-// Whether each quotient is at most the one after it, as doubles.
-py::array_t<bool> ordered(const Ints& numerators, const Ints& sizes, const Ints& staleness) {
-  same_length(numerators, sizes, staleness);
-  const auto n = numerators.unchecked<1>();
-  const auto s = sizes.unchecked<1>();
-  const auto t = staleness.unchecked<1>();
-  py::array_t<bool> made(std::max<py::ssize_t>(n.shape(0) - 1, 0));
-  auto out = made.mutable_unchecked<1>();
-  for (py::ssize_t i = 0; i + 1 < n.shape(0); ++i)
-    out(i) = at_most({n(i), s(i), t(i)}, {n(i + 1), s(i + 1), t(i + 1)});
-  return made;
-}
 
 }  // namespace
 }  // namespace dtrdiag
