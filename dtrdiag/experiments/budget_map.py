@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from dtrdiag.errors import UsageError
 from dtrdiag.experiments.outcomes import Outcome, Outcomes, add_checked
-from dtrdiag.experiments.workers import Range, Ranges, Workers, walk, workers
+from dtrdiag.experiments.workers import Range, Ranges, Walker, Workers, workers
 from dtrdiag.simulator import RunConfig
 from dtrdiag.trace import Trace
 
@@ -58,6 +58,7 @@ class Mapper:
         self._jobs = jobs
         self._prepare = prepare
         self._tell = tell
+        self._walker = Walker(trace, rules)
         self._pool: Workers | None = None
         self._alone_until = time.monotonic() + alone_seconds
 
@@ -127,7 +128,7 @@ class Mapper:
             unknown = self.known.gaps(*waiting.pop())
             waiting.extend(reversed(unknown[1:]))
             for budgets in unknown[:1]:
-                found, left = walk(self._trace, self._rules, budgets)
+                found, left = self._walker.walk(budgets)
                 self._keep(found)
                 if left is not None:
                     waiting.append(left)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dtrdiag.errors import ContradictionError, DtrdiagError, SimulationError
 from dtrdiag.experiments.executors import interrupts_held_back, start_worker
 from dtrdiag.experiments.outcomes import Outcome
-from dtrdiag.simulator import RunConfig, runs_between
+from dtrdiag.simulator import RunConfig, RunResult, runs_between
 from dtrdiag.trace import Trace
 
 Range = tuple[int, int]
@@ -26,36 +26,58 @@ Range = tuple[int, int]
 Walk = tuple[list[Outcome], Range | None]
 """What was found, ascending, and what is left of the range."""
 WALK_SECONDS = 0.5
-"""How long a worker walks before it reports. Runs of one walk share what they have in common."""
+"""How long a worker walks before it reports."""
 
 
-def walk(trace: Trace, rules: RunConfig, budgets: Range, seconds: float = WALK_SECONDS) -> Walk:
-    """Enumerate a range from its low end on, one interval at least, until the time is up.
+class Walker:
+    """Enumerates ranges of one trace under one set of rules, a while at a time.
 
-    That intervals follow each other without gaps is checked, not believed.
-
-    Raises:
-        ContradictionError: a run's interval does not hold the budget that was its turn.
-        DtrdiagError: of a run that fails.
+    Runs at neighbouring budgets share their beginning, as long as one enumeration goes on. So a
+    range that begins where the last walk stopped continues that enumeration.
     """
-    low, high = budgets
-    until = time.monotonic() + seconds
-    found: list[Outcome] = []
-    while True:
-        known = len(found)
-        for result in runs_between(trace, rules, low, high):
-            outcome = Outcome.of(result)
-            if not outcome.covers(low):
-                raise ContradictionError(f"the run at {low} bytes is missing among its neighbours")
+
+    def __init__(self, trace: Trace, rules: RunConfig) -> None:
+        self._trace = trace
+        self._rules = rules
+        self._runs: Iterator[RunResult] = iter(())
+        self._next_bytes: int | None = None
+        self._high_bytes = 0
+
+    def walk(self, budgets: Range, seconds: float = WALK_SECONDS) -> Walk:
+        """Enumerate a range from its low end on, one interval at least, until the time is up.
+
+        That intervals follow each other without gaps is checked, not believed.
+
+        Raises:
+            ContradictionError: a run's interval does not hold the budget that was its turn.
+            DtrdiagError: of a run that fails.
+        """
+        low, high = budgets
+        until = time.monotonic() + seconds
+        found: list[Outcome] = []
+        while True:
+            outcome = self._run_at(low, high)
             found.append(outcome)
-            after = outcome.end.interval_hi_bytes
+            after = self._next_bytes = outcome.end.interval_hi_bytes
             if after is None or after > high:
                 return found, None
             low = after
             if time.monotonic() >= until:
                 return found, (low, high)
-        if len(found) == known:
+
+    def _run_at(self, low: int, high: int) -> Outcome:
+        result = None
+        if low == self._next_bytes and high <= self._high_bytes:
+            result = next(self._runs, None)
+        if result is None:
+            self._runs, self._high_bytes = runs_between(self._trace, self._rules, low, high), high
+            result = next(self._runs, None)
+        if result is None:
             raise ContradictionError(f"there is no run at {low} bytes")
+        outcome = Outcome.of(result)
+        if not outcome.covers(low):
+            raise ContradictionError(f"the run at {low} bytes is missing among its neighbours")
+        return outcome
 
 
 def usable_cpus() -> int:
@@ -189,15 +211,15 @@ def _result(future: Future[Walk]) -> Walk:
 
 # --- in a worker ----------------------------------------------------------------------------------
 
-_given: tuple[Trace, RunConfig] | None = None
+_walker: Walker | None = None
 _problem: DtrdiagError | None = None
 # Why it could not be prepared. An error at the start would only be told as a broken pool.
 
 
 def _start(trace: Trace, rules: RunConfig, prepare: Callable[[], object] | None) -> None:
-    global _given, _problem
+    global _walker, _problem
     start_worker()
-    _given = trace, rules
+    _walker = Walker(trace, rules)
     if prepare is not None:
         try:
             prepare()
@@ -208,6 +230,6 @@ def _start(trace: Trace, rules: RunConfig, prepare: Callable[[], object] | None)
 def _walk(budgets: Range) -> Walk:
     if _problem is not None:
         raise _problem
-    if _given is None:
+    if _walker is None:
         raise SimulationError("a worker was given a range before it was started")
-    return walk(*_given, budgets)
+    return _walker.walk(budgets)

@@ -2,7 +2,7 @@
 
 # mypy: no-check-untyped-defs
 
-from functools import partial
+from functools import partial, partialmethod
 from itertools import islice, pairwise
 
 import attrs
@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from dtrdiag.cli.policyfile import forget_policy_files, load_policy_file
 from dtrdiag.errors import ContradictionError, PolicyError, UsageError
 from dtrdiag.events.records import End
-from dtrdiag.experiments import budget_map as module
 from dtrdiag.experiments import workers
 from dtrdiag.experiments.budget_map import Mapper
 from dtrdiag.experiments.outcomes import Outcomes, add_checked
-from dtrdiag.experiments.workers import Ranges, walk
+from dtrdiag.experiments.workers import Ranges, Walker
 from dtrdiag.simulator import RunConfig, runs_between, simulate
 from dtrdiag.trace import TraceBuilder
 from dtrdiag.trace.catalog import resolve
@@ -100,7 +99,7 @@ def test_processes_find_what_one_finds():
 
 
 def test_processes_take_over_from_one(monkeypatch):
-    monkeypatch.setattr(module, "walk", partial(walk, seconds=0))
+    monkeypatch.setattr(Walker, "walk", partialmethod(Walker.walk, seconds=0))
     told = []
     found = mapped(CHAIN, 900_000, 7_000_000, jobs=2, alone_seconds=0.2, tell=told.extend)
     assert facts(found) == facts(mapped(CHAIN, 900_000, 7_000_000))
@@ -132,12 +131,14 @@ def test_known_intervals_are_not_run_again(monkeypatch):
     half = mapped(TINY, 20, 40)
     runs = []
 
-    def counted(trace, rules, budgets):
-        found, left = walk(trace, rules, budgets, 0)
+    one_step = Walker.walk
+
+    def counted(walker, budgets):
+        found, left = one_step(walker, budgets, 0)
         runs.extend(found)
         return found, left
 
-    monkeypatch.setattr(module, "walk", counted)
+    monkeypatch.setattr(Walker, "walk", counted)
     wider = mapped(TINY, 1, 79, known=half)
     assert facts(wider) == facts(whole)
     assert len(runs) == len(whole) - len(half)
@@ -250,11 +251,34 @@ def test_ranges_are_handed_out_once(widths, pieces, chance):
 
 
 def test_a_walk_stops_after_an_interval_and_says_what_is_left():
-    found, left = walk(TINY, RULES, (20, 79), 0)
+    walker = Walker(TINY, RULES)
+    found, left = walker.walk((20, 79), 0)
     assert len(found) == 1
     assert left == (found[0].end.interval_hi_bytes, 79)
-    found, left = walk(TINY, RULES, (20, 20), 0)
+    found, left = walker.walk((20, 20), 0)
     assert left is None
+
+
+def test_a_walk_goes_on_with_the_enumeration_that_it_left(monkeypatch):
+    begun = []
+
+    def counted(trace, rules, low, high):
+        begun.append((low, high))
+        return runs_between(trace, rules, low, high)
+
+    monkeypatch.setattr(workers, "runs_between", counted)
+    walker, left, found = Walker(TINY, RULES), (1, 79), []
+    while left is not None:
+        some, left = walker.walk(left, 0)
+        found += some
+    assert begun == [(1, 79)]
+    assert [run.end for run in found] == [run.end for run in mapped(TINY, 1, 79)]
+    begun.clear()
+    walker.walk((30, 40), 0)
+    _, left = walker.walk((30, 40), 0)
+    walker.walk((left[0], 35), 0)  # a part of what is left
+    walker.walk((left[0], 79), 0)  # more than was asked for before
+    assert begun == [(30, 40), (30, 40), (left[0], 79)]
 
 
 def ends_early(trace, rules, low, high):
