@@ -9,7 +9,7 @@ import pytest
 
 from dtrdiag.experiments import budget_map
 from dtrdiag.experiments.map_files import read_map
-from dtrdiag.experiments.workers import Ranges, walk, workers
+from dtrdiag.experiments.workers import Ranges, Walker, workers
 from dtrdiag.simulator import RunConfig
 from dtrdiag.trace.catalog import resolve
 
@@ -31,12 +31,14 @@ def walked(monkeypatch):
     """The intervals that are found in this process, a walk each."""
     found = []
 
-    def counted(trace, rules, budgets):
-        runs, left = walk(trace, rules, budgets, 0)
+    walk = Walker.walk
+
+    def counted(walker, budgets):
+        runs, left = walk(walker, budgets, 0)
         found.extend(runs)
         return runs, left
 
-    monkeypatch.setattr(budget_map, "walk", counted)
+    monkeypatch.setattr(Walker, "walk", counted)
     return found
 
 
@@ -194,19 +196,19 @@ def test_a_quick_look_is_completed_later(answers, file):
 
 
 def test_an_interrupted_map_keeps_what_was_found(dtrdiag, answers, walked, file, monkeypatch):
-    counted = budget_map.walk
+    counted = Walker.walk
 
     def interrupted(*arguments):
         if len(walked) == 4:
             raise KeyboardInterrupt
         return counted(*arguments)
 
-    monkeypatch.setattr(budget_map, "walk", interrupted)
+    monkeypatch.setattr(Walker, "walk", interrupted)
     stopped = dtrdiag(*MAP, "-o", file)
     assert (stopped.status, stopped.out) == (130, "")
     assert "4 intervals kept in" in stopped.err
     assert len(read_map(file).outcomes) == 4
-    monkeypatch.setattr(budget_map, "walk", counted)
+    monkeypatch.setattr(Walker, "walk", counted)
     assert _facts(answers(*MAP, "-o", file, "--json").json) == _facts(answers(*MAP, "--json").json)
 
 
@@ -215,11 +217,11 @@ import sys, time
 from dtrdiag.cli import main
 from dtrdiag.experiments import budget_map, map_files
 map_files.SAVE_SECONDS, map_files.SAVE_SHARE = 0, 0
-walk = budget_map.walk
-def slow(trace, rules, budgets):
+walk = budget_map.Walker.walk
+def slow(walker, budgets):
     time.sleep(0.05)
-    return walk(trace, rules, budgets, 0)
-budget_map.walk = slow
+    return walk(walker, budgets, 0)
+budget_map.Walker.walk = slow
 sys.exit(main(sys.argv[1:]))
 """
 
