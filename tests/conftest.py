@@ -152,6 +152,42 @@ def event_of():
 
 
 @pytest.fixture(scope="session")
-def event_lists(event_of):
+def any_event(event_of):
+    """A strategy: a valid event of any kind."""
+    return st.one_of(*event_of.values())
+
+
+@pytest.fixture(scope="session")
+def event_lists(any_event):
     """A strategy: any valid events in any order; they make no sense as a run."""
-    return st.lists(st.one_of(*event_of.values()), max_size=30)
+    return st.lists(any_event, max_size=30)
+
+
+@pytest.fixture(scope="session")
+def layered_trace():
+    """Makes a trace: forward and backward through layers, with all that makes logs interesting."""
+    return _layered
+
+
+def _layered(name, layers, constants):
+    """The first constant is the weights, the last the input; views, pairs, repeats, a mutation."""
+    builder = TraceBuilder(name)
+    for constant, size in constants.items():
+        builder.constant(constant, size)
+    weights, *_, previous = (next(iter(constants)), *constants)
+    for layer in range(layers):
+        split = [f"a{layer}", f"s{layer}"]
+        builder.call(split, "split", [previous, weights], 5, [16, 4], [-1, -1])
+        builder.call([f"v{layer}"], "view", [f"a{layer}"], 1, [0], [0])
+        builder.call([f"f{layer}"], "square", [f"v{layer}", f"v{layer}"], 7, [16], [-1])
+        previous = f"f{layer}"
+    builder.call([f"g{layers}"], "loss", [previous], 3, [16], [-1])
+    for layer in reversed(range(layers)):
+        operands = [f"g{layer + 1}", f"f{layer}", f"v{layer}", f"s{layer}"]
+        builder.call([f"g{layer}"], "backward", operands, 11, [16], [-1])
+        for released in (f"g{layer + 1}", f"f{layer}", f"v{layer}", f"a{layer}"):
+            builder.release(released)
+    builder.mutate("step", [weights, "g0"], [0], 2)
+    builder.copy("kept", "g0")
+    builder.release("g0")
+    return builder.build("0" * 64)

@@ -8,7 +8,7 @@ import pytest
 from dtrdiag.events import records
 from dtrdiag.hooks import Hooks
 from dtrdiag.simulator import RunConfig, simulate
-from dtrdiag.trace import Trace, TraceBuilder
+from dtrdiag.trace import Trace
 
 Log = list[Any]
 
@@ -179,24 +179,6 @@ def record_run() -> Callable[..., Log]:
 
 
 @pytest.fixture(scope="session")
-def busy_trace() -> Trace:
-    """A chain forward and backward, with a view, a pair of outputs, a mutation and a repeat."""
-    builder = TraceBuilder("busy")
-    builder.constant("w", 8)
-    builder.constant("x", 4)
-    previous = "x"
-    for layer in range(8):
-        builder.call([f"a{layer}", f"s{layer}"], "split", [previous, "w"], 5, [16, 4], [-1, -1])
-        builder.call([f"v{layer}"], "view", [f"a{layer}"], 1, [0], [0])
-        builder.call([f"f{layer}"], "square", [f"v{layer}", f"v{layer}"], 7, [16], [-1])
-        previous = f"f{layer}"
-    builder.call(["g8"], "loss", [previous], 3, [16], [-1])
-    for layer in reversed(range(8)):
-        operands = [f"g{layer + 1}", f"f{layer}", f"v{layer}", f"s{layer}"]
-        builder.call([f"g{layer}"], "backward", operands, 11, [16], [-1])
-        for name in (f"g{layer + 1}", f"f{layer}", f"v{layer}", f"a{layer}"):
-            builder.release(name)
-    builder.mutate("step", ["w", "g0"], [0], 2)
-    builder.copy("kept", "g0")
-    builder.release("g0")
-    return builder.build("0" * 64)
+def busy_trace(layered_trace: Callable[..., Trace]) -> Trace:
+    """A larger layered trace."""
+    return layered_trace("busy", 8, {"w": 8, "x": 4})

@@ -15,8 +15,9 @@ namespace dtrdiag {
 
 __extension__ using Wide = unsigned __int128;
 
-// Relative error of `approximate`: three roundings to doubles, a product and a quotient, each
-// within 2**-53; doubled for two scores, and rounded up.
+// Relative error of `approximate`: five roundings, three of integers, one of the product and one of
+// the quotient, each within 2**-53, so less than 2**-50 in all. This is twice as much, so that values
+// further apart than it allows stay apart when they are rounded.
 constexpr double kTolerance = 0x1p-49;
 
 // numerator / (size x staleness); a denominator of 0 gives +inf.

@@ -14,7 +14,8 @@ using Ns = std::int64_t;
 
 constexpr Id kNone = -1;
 
-// Sums of regions and classes stay below 4 x the cost of all ops, so this keeps them in 64 bits.
+// A storage's compute and both its regions come to three times the cost of all outputs at most, so
+// this keeps them in 64 bits.
 constexpr Ns kMostTotalNs = Ns{1} << 60;
 constexpr Bytes kMostTotalBytes = Bytes{1} << 62;
 
