@@ -174,7 +174,8 @@ def _layered(name, layers, constants):
     builder = TraceBuilder(name)
     for constant, size in constants.items():
         builder.constant(constant, size)
-    weights, *_, previous = (next(iter(constants)), *constants)
+    weights, *others = constants
+    previous = others[-1] if others else weights
     for layer in range(layers):
         split = [f"a{layer}", f"s{layer}"]
         builder.call(split, "split", [previous, weights], 5, [16, 4], [-1, -1])

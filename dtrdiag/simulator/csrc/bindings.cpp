@@ -300,9 +300,11 @@ PYBIND11_MODULE(_native, module) {
       });
 
   py::class_<Finished>(module, "Finished")
-      .def_property_readonly("totals", [](const Finished& done) { return totals(done.run.machine); })
+      .def_property_readonly("totals",
+                             [](const Finished& done) { return totals(done.run.machine); })
       .def_property_readonly("stop", [](const Finished& done) { return stop(done.run.machine); })
-      .def_property_readonly("victims", [](const Finished& done) { return array(done.choices.victims); })
+      .def_property_readonly("victims",
+                             [](const Finished& done) { return array(done.choices.victims); })
       .def_property_readonly("scores", &chosen)
       .def_property_readonly("losers", &losers)
       .def("text", [](const Finished& done, std::size_t begin, std::size_t end) {
@@ -372,7 +374,8 @@ PYBIND11_MODULE(_native, module) {
       .def("advance", &Steps::advance)
       .def("evict", &Steps::evict)
       .def("column", &Steps::column)
-      .def_property_readonly("clock_ns", [](const Steps& steps) { return steps.machine.clock_ns(); })
+      .def_property_readonly("clock_ns",
+                             [](const Steps& steps) { return steps.machine.clock_ns(); })
       .def_property_readonly("totals", [](const Steps& steps) { return totals(steps.machine); })
       .def_property_readonly("stop", [](const Steps& steps) { return stop(steps.machine); })
       .def("text", [](const Steps& steps, std::size_t begin, std::size_t end) {
