@@ -17,22 +17,22 @@ VERSION = f'"runtime_version":"{dtrdiag.__version__}"'.encode()
 
 LOGS = {
     ("recurrent-16", "dtr", "eager", 0.55): (
-        "1582c95334f2724d0defb7d3347004508ce8ccaf4d71fda7c90fc7bfd9836bac"
+        "c01b37e75385cde03d005c9536b433f67b9dd5ff25ca625e0fe4d1435a6253bf"
     ),
     ("recurrent-16", "dtr-eq", "ignore", 0.6): (
-        "01c8b7baba215a882fb6a3b0ba7e46f47ccee5b42bfd436d3b6dd785cb9ea992"
+        "9c7ea4c21dde2dd2877c55d15e65e68727d2fd8299ddd562f23a3ada13c8a6c2"
     ),
     ("tree-4", "msps", "eager", 0.5): (
-        "2e4495b4aaec22f8fe590fcd2a895ad4f6076eec2ad7a253b9af59641cbb7fe4"
+        "7c249fa765f6c909b2c6b39c42e6af39eebea32bd9f25f7600ffd2d16c01d40b"
     ),
     ("residual-12", "dtr-full", "banish", 0.3): (
-        "d43c03dbd51edef4ad752ba39eb9fcf997c0de2799dadc785c1f7a2b6497fe7e"
+        "efc0962ee60e7c2d1dd19b9f88f1f6ec9417a061326a8dc08c91eed17b51e713"
     ),
     ("residual-12", "random", "eager", 0.3): (
-        "cb9d6b2171da093de7008f4f8bc60ef29b30e8e5f868c50295a91987a443a496"
+        "44e7571a58718d9a0ad1a6964e74fa3851ea14be8c2748c1dfd38fbbe561ac78"
     ),
     ("chain-64", "estar+stale", "eager", 0.25): (
-        "9e2a60ce8e5059682a9634bcb227914eedb3b7616685370d5c191b105453a68f"
+        "bf476c850c33b69d194e06268f9b462a3c80e280e8bc5c830e57a0374b35e28c"
     ),
 }
 """SHA-256 of plain logs with two candidates, the version of dtrdiag taken out."""

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from dtrdiag.events.fields import FIELDS, INFINITIES, Field, Values
-from dtrdiag.events.records import EVENT_TYPES, SCHEMA, SCHEMA_MAJOR, SCHEMA_MINOR
+from dtrdiag.events.records import EVENT_TYPES, SCHEMA, SCHEMA_MAJOR, SCHEMA_MINOR, SCHEMA_NAME
 
 _JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
 
@@ -53,7 +53,9 @@ def _definition(kind: str) -> dict[str, Any]:
 
 def _property(kind: str, field: Field) -> dict[str, Any]:
     if (kind, field.name) == ("run", "schema"):
-        schema: dict[str, Any] = {"const": SCHEMA}
+        # What a minor version adds may be left out, so logs of the earlier ones are valid too.
+        versions = [f"{SCHEMA_NAME}/{SCHEMA_MAJOR}.{minor}" for minor in range(SCHEMA_MINOR + 1)]
+        schema: dict[str, Any] = {"enum": versions}
     elif field.value is not None:
         schema = _value(field.value)
     elif len(field.items) == 1:

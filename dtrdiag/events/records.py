@@ -21,7 +21,7 @@ from dtrdiag.ids import OpId, StorageId, TensorId
 
 SCHEMA_NAME = "dtrdiag.log"
 SCHEMA_MAJOR = 1
-SCHEMA_MINOR = 0
+SCHEMA_MINOR = 1
 SCHEMA = f"{SCHEMA_NAME}/{SCHEMA_MAJOR}.{SCHEMA_MINOR}"
 
 Score = float | int | None
@@ -76,6 +76,10 @@ class RunHeader:
     )
     ratio: float | int | None = _doc(
         "the ratio of the peak that chose the budget, if one did", default=None
+    )
+    interventions: str | None = _doc(
+        "what was changed on purpose, in the words of docs/interventions.md; null: nothing",
+        default=None,
     )
     extra: Extra = _extra()
 
@@ -271,12 +275,14 @@ class Pin:
     kind: ClassVar[str] = "pin"
     seq: int = _doc("position in the log")
     cause_seq: int = _doc(
-        "constant: the `compute` event; output: the `output` event; banish: the `banish` event"
+        "constant, intervention: the `compute` event; output: the `output` event; banish: the "
+        "`banish` event"
     )
     storage: StorageId = _doc("the storage")
     reason: str = _doc(
-        "a model input or parameter, an output of the step, or a dependent of a banished storage",
-        choices=("constant", "output", "banish"),
+        "a model input or parameter, an output of the step, a dependent of a banished storage, or "
+        "somebody's intervention",
+        choices=("constant", "output", "banish", "intervention"),
     )
     locks: int = _doc("locks on the storage afterwards")
     extra: Extra = _extra()

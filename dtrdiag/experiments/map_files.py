@@ -24,7 +24,14 @@ from dtrdiag.events import decode, encode
 from dtrdiag.events.records import RunHeader
 from dtrdiag.experiments.atomic import replace_file
 from dtrdiag.experiments.outcomes import Outcome, Outcomes, add_checked
-from dtrdiag.experiments.rows import Definition, check_pyarrow, read_metadata, read_rows, write_rows
+from dtrdiag.experiments.rows import (
+    SHARED,
+    Definition,
+    check_pyarrow,
+    read_metadata,
+    read_rows,
+    write_rows,
+)
 from dtrdiag.files import read_bytes
 from dtrdiag.log import is_parquet_log
 
@@ -303,7 +310,7 @@ def _saved(
     try:
         for outcome in outcomes:
             add_checked(known, outcome)
-            for name in ("trace_sha256", "policy", "dealloc", "overhead_limit", "seed"):
+            for name in SHARED:
                 if getattr(outcome.header, name) != definition[name]:
                     raise InputError(f"a run has another {name} than the definition")
         saved = SavedMap(definition, known, asked["from"], asked["to"], asked["resolution"])

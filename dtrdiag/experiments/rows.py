@@ -7,7 +7,7 @@ files of different definitions can be put together and still say what each row i
 
 | metadata key | holds |
 |---|---|
-| `dtrdiag.schema` | `dtrdiag.results/1`; a change that an older reader would misread adds 1 |
+| `dtrdiag.schema` | `dtrdiag.results/2`; a change that an older reader would misread adds 1 |
 | `dtrdiag.definition` | the definition, JSON |
 | `dtrdiag.extra` | what the writer added, JSON |
 
@@ -40,14 +40,23 @@ from dtrdiag.simulator.config import SEMANTICS
 from dtrdiag.trace import Trace
 
 RESULTS_NAME = "dtrdiag.results"
-RESULTS_SCHEMA = f"{RESULTS_NAME}/1"
+RESULTS_SCHEMA = f"{RESULTS_NAME}/2"
 
 Definition = dict[str, Any]
 """What decisions depend on besides the budget; plain JSON values, see `definition_of`."""
 
 _HEADER = tuple(field for field in FIELDS["run"] if field.name not in ("seq", "schema"))
 _END = tuple(field for field in FIELDS["end"] if field.name != "seq")
-_SHARED = ("trace_sha256", "policy", "dealloc", "overhead_limit", "seed", "semantics")
+SHARED = (
+    "trace_sha256",
+    "policy",
+    "dealloc",
+    "overhead_limit",
+    "seed",
+    "semantics",
+    "interventions",
+)
+"""What the header of every run has in common with the definition."""
 _COUNTS = tuple(
     field.name
     for field in _END
@@ -92,6 +101,7 @@ def definition_of(trace: Trace, rules: RunConfig, policy_sha256: str | None = No
         # 10.0 and 10 are the same rule.
         "overhead_limit": int(limit) if limit is not None and limit == int(limit) else limit,
         "seed": rules.seed,
+        "interventions": rules.interventions.text(),
     }
 
 
@@ -296,7 +306,7 @@ def _outcomes(table: Any) -> tuple[Outcome, ...]:
 
 def _check(outcome: Outcome, definition: Definition) -> None:
     header, end = outcome.header, outcome.end
-    for name in _SHARED:
+    for name in SHARED:
         if getattr(header, name) != definition.get(name):
             raise InputError(f"a run has another {name} than the definition")
     for field, record in [(f, header) for f in _HEADER] + [(f, end) for f in _END]:

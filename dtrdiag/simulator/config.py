@@ -9,11 +9,13 @@ import attrs
 from dtrdiag.errors import UsageError
 from dtrdiag.events.records import End, RunHeader
 from dtrdiag.ids import OpId, StorageId, TensorId
+from dtrdiag.interventions import REPAIRS, Interventions
 
 DEALLOCS = ("eager", "ignore", "banish")
 """What a release of the last external reference does: evict at once, nothing, free for good."""
-SEMANTICS = ("simrd",)
-"""Rules that decisions follow: `simrd` is the published simulator's, its defects included."""
+SEMANTICS = ("simrd", "repaired")
+"""Rules that decisions follow: `simrd` is the published simulator's, its defects included;
+`repaired` is without any of them."""
 ENGINES = ("auto", "native", "python")
 """What can decide: `native` is compiled, and serves where it was built; all decide alike."""
 DEFAULT_OVERHEAD_LIMIT = 10
@@ -44,6 +46,8 @@ class RunConfig:
     """Base of ratios, noted in the log; decisions do not depend on it."""
     ratio: float | int | None = attrs.field(default=None, kw_only=True)
     """The ratio that chose the budget, noted in the log; decisions do not depend on it."""
+    interventions: Interventions = attrs.field(default=Interventions(), kw_only=True)
+    """What is changed on purpose."""
     engine: str = attrs.field(default="auto", kw_only=True, eq=False)
     """One of `ENGINES`; decisions do not depend on it."""
 
@@ -64,6 +68,11 @@ class RunConfig:
             raise UsageError(f"a seed must be in [0, 2**63), not {self.seed}")
         if self.candidates < 0:
             raise UsageError(f"candidates must not be negative, not {self.candidates}")
+
+    @property
+    def repairs(self) -> frozenset[str]:
+        """The defects of simrd that are repaired in this run, out of `REPAIRS`."""
+        return frozenset(REPAIRS if self.semantics == "repaired" else self.interventions.repairs)
 
 
 @attrs.frozen

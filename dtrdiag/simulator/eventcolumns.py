@@ -28,7 +28,7 @@ _KINDS = (
 )  # fmt: skip
 # The codes of csrc/event_log.hpp, by position.
 _PINNED_WORDS = {
-    "reason": ("first", "remat", "constant", "output", "banish"),
+    "reason": ("first", "remat", "constant", "output", "banish", "intervention"),
     "cause": ("pressure", "release", "banish"),
 }
 

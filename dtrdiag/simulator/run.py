@@ -192,6 +192,7 @@ def run_header(trace: Trace, config: RunConfig) -> records.RunHeader:
         baseline_cost_ns=trace.baseline_cost_ns,
         peak_bytes=config.peak_bytes,
         ratio=config.ratio,
+        interventions=config.interventions.text(),
     )
 
 

@@ -152,12 +152,12 @@ def _with(name, value):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"schema": "dtrdiag.results/2"}, "another version, 'dtrdiag.results/2'"),
+        ({"schema": "dtrdiag.results/1"}, "another version, 'dtrdiag.results/1'"),
         ({"schema": "other"}, "no results of dtrdiag"),
         ({"definition": "["}, "its metadata is damaged"),
         ({"definition": "[" * 100_000}, "its metadata is damaged"),
         ({"definition": "[]"}, "its metadata is damaged"),
-        ({"definition": '{"semantics": "later"}'}, "semantics 'later', where simrd is read"),
+        ({"definition": '{"semantics": "later"}'}, "semantics 'later', where simrd, repaired is read"),
         ({"definition": '{"semantics": "simrd"}'}, "another trace_sha256 than the definition"),
         ({"extra": "7"}, "its metadata is damaged"),
         ({"edit": _with("policy", "lru")}, "another policy than the definition"),

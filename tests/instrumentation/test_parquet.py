@@ -100,7 +100,7 @@ def test_the_order_of_an_engines_words_does_not_show(tmp_path):
 def test_the_file_says_what_it_is(tmp_path):
     write(tmp_path / "run.parquet")
     metadata = pq.read_schema(tmp_path / "run.parquet").metadata
-    assert metadata[b"dtrdiag.schema"] == b"dtrdiag.log/1.0"
+    assert metadata[b"dtrdiag.schema"] == b"dtrdiag.log/1.1"
     assert b'"runtime":"toy-runtime"' in metadata[b"dtrdiag.run"]
     table = pq.read_table(tmp_path / "run.parquet")
     assert table["event"].to_pylist() == [event.kind for event in EVENTS]

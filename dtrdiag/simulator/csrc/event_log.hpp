@@ -20,7 +20,7 @@ enum class Kind : std::uint8_t {
   Run, Op, Output, Reference, Materialise, Lock, Unlock, Fit, Evict, Compute, Rematerialise, Pin,
   Banish, Oom, Thrashed, End
 };
-enum class Reason : std::int32_t { First, Remat, Constant, Output, Banish };
+enum class Reason : std::int32_t { First, Remat, Constant, Output, Banish, Intervention };
 
 struct NullableInts {
   std::vector<std::int64_t> values;
