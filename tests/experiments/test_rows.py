@@ -157,7 +157,7 @@ def _with(name, value):
         ({"definition": "["}, "its metadata is damaged"),
         ({"definition": "[" * 100_000}, "its metadata is damaged"),
         ({"definition": "[]"}, "its metadata is damaged"),
-        ({"definition": '{"semantics": "later"}'}, "semantics 'later', where simrd, repaired is read"),
+        ({"definition": '{"semantics": "later"}'}, "semantics 'later', where simrd, repaired"),
         ({"definition": '{"semantics": "simrd"}'}, "another trace_sha256 than the definition"),
         ({"extra": "7"}, "its metadata is damaged"),
         ({"edit": _with("policy", "lru")}, "another policy than the definition"),
