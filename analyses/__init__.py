@@ -19,6 +19,12 @@ from dtrdiag.analyses.divergence import Decision, Divergence, first_divergence
 from dtrdiag.analyses.evictions import eviction_counts
 from dtrdiag.analyses.frontier import Frontier, frontier_document, pinned_frontier
 from dtrdiag.analyses.graph import dependency_graph, neighbourhood
+from dtrdiag.analyses.instability import (
+    Instability,
+    Variation,
+    instability_document,
+    measure_instability,
+)
 from dtrdiag.analyses.map_document import map_document, run_of_interval
 from dtrdiag.analyses.sets import EvictionSets, SetComparison, eviction_sets, sets_document
 from dtrdiag.analyses.summary import (
@@ -36,11 +42,13 @@ __all__ = [
     "Divergence",
     "EvictionSets",
     "Frontier",
+    "Instability",
     "MapSummary",
     "RunDiff",
     "RunSummary",
     "Segment",
     "SetComparison",
+    "Variation",
     "dependency_graph",
     "diff_document",
     "diff_runs",
@@ -48,8 +56,10 @@ __all__ = [
     "eviction_sets",
     "first_divergence",
     "frontier_document",
+    "instability_document",
     "map_document",
     "map_segments",
+    "measure_instability",
     "neighbourhood",
     "pinned_frontier",
     "run_document",

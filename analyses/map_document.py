@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from dtrdiag.analyses.budget_map import THRASHED, BudgetMap, Cliff, MapSummary, Segment
+from dtrdiag.analyses.instability import instability_document, measure_instability
 from dtrdiag.analyses.summary import summary_of
 from dtrdiag.errors import LogError
 from dtrdiag.events import decode
@@ -44,6 +45,7 @@ def map_document(budget_map: BudgetMap, summary: MapSummary) -> dict[str, Any]:
         "complete": budget_map.complete,
         "gaps": [list(gap) for gap in budget_map.gaps],
         "summary": _summary(summary),
+        "instability": instability_document(measure_instability(budget_map, summary.within_bytes)),
         "segments": [_segment(segment) for segment in summary.segments],
         "intervals": [_interval(budget_map, run) for run in budget_map.runs],
     }

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dtrdiag.analyses.budget_map import (
+    OK,
     OOM,
     THRASHED,
     UNKNOWN,
@@ -16,6 +17,7 @@ from dtrdiag.analyses.budget_map import (
     MapSummary,
     Segment,
 )
+from dtrdiag.analyses.instability import Instability, measure_instability
 from dtrdiag.rendering.palette import OUTCOME_STYLES
 from dtrdiag.rendering.units import (
     NOT_KNOWN,
@@ -47,6 +49,7 @@ def map_words(
         *_feasible_words(budget_map, summary),
         *_inversion_words(summary),
         *_cliff_words(budget_map, summary),
+        *instability_words(measure_instability(budget_map, summary.within_bytes)),
     ]
 
 
@@ -172,6 +175,33 @@ def _cliff_text(cliff: Cliff) -> str:
         f"{under}{cliff.high_overhead:.4f}x with {exact_bytes(more)} more, a factor of "
         f"{least}{cliff.factor:.4f}"
     )
+
+
+def instability_words(measures: Instability) -> list[str]:
+    """How unstable a range is, apart from its inversions and cliffs, in two sentences at most."""
+    known = "" if measures.complete else " known"
+    sizes, inverted = measures.outcome_bytes, measures.inversion_bytes
+    inside = f" ({_percent(measures, inverted)} in inversions)" if inverted else ""
+    ends = ((OK, "finish"), (OOM, f"run out of memory{inside}"), (THRASHED, "are stopped"))
+    shares = [f"{_percent(measures, sizes[name])} {end}" for name, end in ends if sizes[name]]
+    words = [
+        f"Of the{known} budgets {', '.join(shares)}: an entropy of "
+        f"{measures.entropy_bits:.3f} bits, with "
+        f"{count(measures.outcome_changes, 'change')} of outcome."
+    ]
+    variation = measures.variation
+    if variation is not None and sizes[OK]:
+        least = "at least " if measures.censored or not measures.complete else ""
+        words.append(
+            f"As the budget grows, the logarithm of the overhead rises by {least}"
+            f"{variation.up:.4g} in all and falls by {least}{variation.down:.4g}; if more memory "
+            "never cost more, it would not rise."
+        )
+    return words
+
+
+def _percent(measures: Instability, size_bytes: int) -> str:
+    return f"{100 * measures.share(size_bytes):.4g} %"
 
 
 def segment_table(

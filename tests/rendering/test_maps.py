@@ -47,6 +47,24 @@ def shown(budget_map, width=100):
     return console.export_text()
 
 
+def test_shares_entropy_and_variation_are_told():
+    text = words(
+        (1000, 1500, "ok", 0),
+        (1500, 1600, "oom", 0),
+        (1600, 1800, "ok", 100),
+        (1800, 2000, "ok", 0),
+    )
+    assert "Of the budgets 90 % finish, 10 % run out of memory (10 % in inversions): " in text
+    assert "an entropy of 0.469 bits, with 2 changes of outcome." in text
+    assert "the overhead rises by 0.09531 in all and falls by 0.09531;" in text
+
+
+def test_variation_with_stopped_runs_is_a_lower_bound():
+    text = words((1000, 1500, "ok", 0), (1500, 2000, "thrashed", 9000))
+    assert "50 % finish, 50 % are stopped: an entropy of 1.000 bits" in text
+    assert "rises by at least 2.303 in all and falls by at least 0;" in text
+
+
 def test_an_inversion_is_told_with_its_ends():
     text = words(
         (1000, 1200, "oom", 0),
