@@ -1,6 +1,7 @@
 """The simulator: `simulate` runs a trace under a policy and a budget, as simrd would."""
 
 from dtrdiag.simulator.absence import seconds_without_native
+from dtrdiag.simulator.asrun import as_run
 from dtrdiag.simulator.columnar import simulate_in_columns
 from dtrdiag.simulator.config import (
     DEALLOCS,
@@ -33,6 +34,7 @@ __all__ = [
     "RunConfig",
     "RunResult",
     "Stop",
+    "as_run",
     "baseline_peak_bytes",
     "budget_from_ratio",
     "find_policy",

@@ -30,6 +30,8 @@ class BanishingMachine(Machine):
         self._dependents: list[set[int]] = [set() for _ in range(tensors)]
         """Evicted dependents of each storage."""
         self._banished = bytearray(tensors)
+        self._frees_siblings = "banished-sibling" in self.repairs
+        self._walks_live = "live-iteration" not in self.repairs
 
     def _created(self, op: int) -> None:
         for tensor in self._outputs[op]:
@@ -64,16 +66,28 @@ class BanishingMachine(Machine):
     def _finish(self, frame: Frame, cause: int) -> None:
         # A banished input leaves `inputs` while this loop walks that very list by index, so the
         # input after it is skipped: it stays locked for good (Q-live-iteration).
-        inputs = frame.inputs
+        inputs = frame.inputs if self._walks_live else tuple(frame.inputs)
         position = 0
         while position < len(inputs):
             storage = self._storage[inputs[position]]
             position += 1
+            if self._banished[storage] and not self._walks_live:
+                continue
             unlocked = self._unlock(storage, frame.op, cause)
             for tensor in frame.defined:
                 if self._storage[tensor] != storage:
                     self._dependents[storage].discard(tensor)
             self._try_banish(storage, unlocked)
+
+    def _gains(self, op: int, wanted: int) -> tuple[list[int], list[int], int]:
+        defined, resident, freed = super()._gains(op, wanted)
+        # Otherwise what was freed for good comes back with its sibling (Q-banished-sibling).
+        if self._frees_siblings:
+            gone = [t for t in self._outputs[op] if self._banished[self._storage[t]]]
+            freed += sum(self._tensor_bytes[tensor] for tensor in gone)
+            defined = [tensor for tensor in defined if tensor not in gone]
+            resident = [storage for storage in resident if not self._banished[storage]]
+        return defined, resident, freed
 
     def _unreferenced(self, storage: int, cause: int) -> None:
         self._try_banish(storage, cause)

@@ -6,12 +6,13 @@ victims, runs on the same machine and so produces the same events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Protocol
 
+from dtrdiag.ids import StorageId
 from dtrdiag.simulator.policies import Factors, Policy
 from dtrdiag.simulator.pool import Pool, SplitMix64, StorageTable, Tracked, neighbourhoods
-from dtrdiag.simulator.scoring import Choice, Number, choose, choose_from, quotients
+from dtrdiag.simulator.scoring import Choice, Number, Pick, Walk, checked_answer, choose, quotients
 
 
 class Chooser(Protocol):
@@ -34,16 +35,38 @@ class Chooser(Protocol):
 
 
 class PolicyChooser:
-    """Evicts the storage with the lowest score under a policy."""
+    """Evicts the storage with the lowest score under a policy.
 
-    def __init__(self, policy: Policy, table: StorageTable, seed: int, candidates: int) -> None:
+    Args:
+        policy: gives the scores.
+        table: per-storage facts, shared with the machine.
+        seed: of policies that draw.
+        candidates: how many losers each choice lists.
+        repairs: defects of simrd that are repaired.
+        tie_break: which of equals goes.
+        uses: what else is tracked, besides what the policy uses.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        table: StorageTable,
+        seed: int,
+        candidates: int,
+        *,
+        repairs: Set[str] = frozenset(),
+        tie_break: str = "last",
+        uses: Set[str] = frozenset(),
+    ) -> None:
         self._policy = policy
         self._table = table
-        self._tracked = Tracked(table, policy.uses)
-        self._graph = self._tracked.graph if policy.uses else None
+        uses = policy.uses | uses
+        self._tracked = Tracked(table, uses, repairs)
+        self._graph = self._tracked.graph if uses else None
         self._observers = self._tracked.observers
         self._rng = SplitMix64(seed)
         self._candidates = candidates
+        self._walk = Walk(tie_break, "zero-stops" not in repairs)
 
     def called(self, inputs: Sequence[int], outputs: Sequence[int], fresh: Sequence[int]) -> None:
         """Add the op's edges to the graph; start tracking its new storages."""
@@ -72,11 +95,17 @@ class PolicyChooser:
     def choose(self, pool: Iterable[int], clock_ns: int) -> Choice:
         """Score the pool and take the lowest."""
         storages = list(pool)
+        answer = self._answer(storages, clock_ns)
+        if isinstance(answer, Pick):
+            return Choice(StorageId(storages[answer.position]), None, ())
+        return choose(storages, answer, self._candidates, self._walk)
+
+    def _answer(self, storages: list[int], clock_ns: int) -> list[Number] | Pick:
         score = self._policy.score
         if isinstance(score, Factors):
-            return choose(storages, self._scores(score, storages, clock_ns), self._candidates)
+            return self._scores(score, storages, clock_ns)
         view = Pool(storages, clock_ns, self._table, self._tracked, self._rng)
-        return choose_from(storages, score(view), self._candidates, self._policy.name)
+        return checked_answer(storages, score(view), self._policy.name)
 
     def _scores(self, factors: Factors, storages: list[int], clock_ns: int) -> list[Number]:
         size_bytes = self._table.size_bytes

@@ -3,12 +3,12 @@
 A cheap stand-in for e*: evicted storages that touch share a class whose value is their summed cost.
 Splitting is not supported, as in simrd: a storage that comes back takes its cost out of the class
 but leaves the class in one piece. A first execution takes its cost out of a class that never
-contained it (Q-phantom-credit), so values can become negative.
+contained it (Q-phantom-credit), so values can become negative, unless that is repaired.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from dtrdiag.simulator.graph import StorageGraph
 
@@ -18,14 +18,17 @@ _NONE = -1
 class EquivalenceClasses:
     """Classes of non-resident storages, kept up to date by the events of the machine."""
 
-    def __init__(self, graph: StorageGraph) -> None:
+    def __init__(self, graph: StorageGraph, repairs: Set[str] = frozenset()) -> None:
         self.graph = graph
+        self._takes_what_it_brought = "phantom-credit" in repairs
         self.class_of: list[int] = [_NONE] * len(graph.children)
         """[tensors] node of each non-resident storage."""
         self.near: list[set[int]] = [set() for _ in graph.children]
         """[tensors] non-resident neighbours of each storage, while it is in the graph."""
         self._left: set[int] = set()
         """Storages that left the graph: nobody tells them of their neighbours any more."""
+        self._brought_ns = [0] * len(graph.children)
+        """Compute of each storage at its last eviction; 0 before the first."""
         self.parent: list[int] = []
         self.value_ns: list[int] = []
         """Value of each class, valid at its root node."""
@@ -44,16 +47,21 @@ class EquivalenceClasses:
                         self.near[output].add(parent)
 
     def became_resident(self, storages: Iterable[int]) -> None:
-        """Take each storage's cost, as it is now, out of its class, and the storage with it."""
+        """Take each storage's cost, as it is now, out of its class, and the storage with it.
+
+        With phantom credit repaired, what it brought at its eviction, if there was one.
+        """
+        taken_ns = self._brought_ns if self._takes_what_it_brought else self.graph.compute_ns
         for storage in storages:
             root = self._root(self.class_of[storage])
-            self.value_ns[root] -= self.graph.compute_ns[storage]
+            self.value_ns[root] -= taken_ns[storage]
             self.class_of[storage] = _NONE
             self._leave(storage)
 
     def evicted(self, storage: int) -> None:
         """Merge a new class for the storage with those of its non-resident neighbours."""
-        own = self._node(self.graph.compute_ns[storage])
+        brought_ns = self._brought_ns[storage] = self.graph.compute_ns[storage]
+        own = self._node(brought_ns)
         self.class_of[storage] = own
         for neighbour in self._neighbours(storage):
             root = self._root(self.class_of[neighbour])

@@ -11,6 +11,7 @@ All tables are indexed by op id, tensor id or storage id; a storage's id is its 
 
 from __future__ import annotations
 
+from collections.abc import Set
 from itertools import pairwise
 
 from dtrdiag.events import records
@@ -35,7 +36,7 @@ NO_DETAILS: tuple[object, ...] = (None, None, None, ())
 class Machine:
     """One run of a trace under the deallocations `eager` and `ignore`.
 
-    `banish.BanishingMachine` overrides the methods of the last section.
+    `banish.BanishingMachine` overrides the methods of the last section, `intervened` some others.
 
     Args:
         trace: what the model asks for.
@@ -45,6 +46,7 @@ class Machine:
         eager: evict a storage when its last external reference goes.
         remat_limit_ns: stop once remat cost exceeds it; None for never.
         emit: takes the events; None when nobody listens, which costs one branch an event.
+        repairs: defects of simrd that are repaired, see docs/interventions.md.
     """
 
     pins_are_final = True
@@ -59,6 +61,7 @@ class Machine:
         eager: bool,
         remat_limit_ns: float | int | None,
         emit: Emitter | None,
+        repairs: Set[str] = frozenset(),
     ) -> None:
         self.trace = trace
         self.table = table
@@ -67,6 +70,7 @@ class Machine:
         self.eager = eager
         self.remat_limit_ns = remat_limit_ns
         self.emit = emit
+        self.repairs = repairs
         self.tally = Tally()
         self.clock_ns = 1
         self.memory_bytes = 0
@@ -84,6 +88,7 @@ class Machine:
         self._tensor_bytes: list[int] = trace.tensor_size_bytes.tolist()
         self._op_bytes = [sum(self._tensor_bytes[t] for t in outputs) for outputs in self._outputs]
         self._storage: list[int] = trace.tensor_storage.tolist()
+        self._connects_late = "uncomputed-neighbour" in repairs
         self._op_of = [op for op, outputs in enumerate(self._outputs) for _ in outputs]
 
         tensors = trace.tensors
@@ -128,25 +133,29 @@ class Machine:
 
     def _create_outputs(self, op: int) -> None:
         storages, compute_ns = self._storage, self.table.compute_ns
-        fresh = []
         for tensor in self._outputs[op]:
             storage = storages[tensor]
             members = self._members[storage]
             if storage == tensor:
-                fresh.append(storage)
                 self.table.size_bytes[storage] = self._tensor_bytes[tensor]
             # Outputs of one op in one storage are neighbours in `members`: count its cost once.
             if not members or self._op_of[members[-1]] != op:
                 compute_ns[storage] += self._cost_ns[op]
             members.append(tensor)
             self._references[storage] += 1
-        # From here on the new storages count as non-resident neighbours (Q-uncomputed-neighbour).
+        if not self._connects_late:
+            # From here on new storages count as non-resident neighbours (Q-uncomputed-neighbour).
+            self._connect(op)
+        self._created(op)
+
+    def _connect(self, op: int) -> None:
+        """The edges of an op, and the classes of its new storages, come into being."""
+        storages, outputs = self._storage, self._outputs[op]
         self.chooser.called(
             [storages[tensor] for tensor in self._inputs[op]],
-            [storages[tensor] for tensor in self._outputs[op]],
-            fresh,
+            [storages[tensor] for tensor in outputs],
+            [tensor for tensor in outputs if storages[tensor] == tensor],
         )
-        self._created(op)
 
     def _output(self, step: int, tensor: int) -> None:
         """The model wants a tensor at the end: make it defined, and keep it."""
@@ -246,6 +255,30 @@ class Machine:
     def _execute(self, frame: Frame) -> int:
         """Run the op; returns the `seq` of the execution event."""
         op, wanted, cost_ns = frame.op, frame.tensor, self._cost_ns[frame.op]
+        residency = self.residency
+        defined, resident, freed = self._gains(op, wanted)
+        self.clock_ns += cost_ns
+        self.memory_bytes += self._op_bytes[op]
+        self.tally.executed(op, cost_ns, frame.first, self.memory_bytes)
+        self.memory_bytes -= freed
+        for tensor in defined:
+            self._defined[tensor] = 1
+        if frame.first and self._connects_late:
+            self._connect(op)
+        for storage in resident:
+            residency[storage] = RESIDENT
+            self.pool[storage] = None
+        frame.defined = defined
+        self.chooser.became_resident(resident)
+        if not self.emit:
+            return 0
+        record = records.Compute if frame.first else records.Rematerialise
+        gained = (tuple(defined), tuple(resident))
+        after = (freed, self.memory_bytes, self.clock_ns)
+        return self.emit(record, frame.seq, op, wanted, cost_ns, *gained, *after)
+
+    def _gains(self, op: int, wanted: int) -> tuple[list[int], list[int], int]:
+        """What executing an op defines and makes resident, and the bytes that are freed at once."""
         storages, residency = self._storage, self.residency
         defined, resident, freed = [wanted], [], 0
         for tensor in self._outputs[op]:
@@ -259,23 +292,7 @@ class Machine:
                     resident.append(storages[tensor])
         if not residency[storages[wanted]]:
             resident.append(storages[wanted])
-        self.clock_ns += cost_ns
-        self.memory_bytes += self._op_bytes[op]
-        self.tally.executed(op, cost_ns, frame.first, self.memory_bytes)
-        self.memory_bytes -= freed
-        for tensor in defined:
-            self._defined[tensor] = 1
-        for storage in resident:
-            residency[storage] = RESIDENT
-            self.pool[storage] = None
-        frame.defined = defined
-        self.chooser.became_resident(resident)
-        if not self.emit:
-            return 0
-        record = records.Compute if frame.first else records.Rematerialise
-        gained = (tuple(defined), tuple(resident))
-        after = (freed, self.memory_bytes, self.clock_ns)
-        return self.emit(record, frame.seq, op, wanted, cost_ns, *gained, *after)
+        return defined, resident, freed
 
     # --- locks, pins, evictions -----------------------------------------------------------------
 
@@ -341,13 +358,12 @@ class Machine:
             return tuple(map(StorageId, ids))
 
         pending = tuple(
-            PendingOp(OpId(waiting.op), TensorId(waiting.tensor), waiting.first, held)
-            for waiting in self.pending
-            for held in (storages(waiting.held),)
+            PendingOp(OpId(f.op), TensorId(f.tensor), f.first, storages(f.held))
+            for f in self.pending
         )
         pinned = storages([s for s, pin in enumerate(self._pinned) if pin and self.residency[s]])
-        here = (OpId(frame.op), requested, self.memory_bytes)
-        self.stop = Stop(*here, pending, pinned, storages(list(self.pool)))
+        evictable = storages(list(self.pool))
+        self.stop = Stop(OpId(frame.op), requested, self.memory_bytes, pending, pinned, evictable)
 
     def _definition(self, step: int, op: int) -> tuple[object, ...]:
         """Fields of the `op` event."""

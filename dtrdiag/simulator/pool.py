@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import cached_property
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dtrdiag.errors import PolicyError
 from dtrdiag.simulator.eqclasses import EquivalenceClasses
 from dtrdiag.simulator.graph import StorageGraph
-from dtrdiag.simulator.regions import Regions
+from dtrdiag.simulator.regions import FreshRegions, Regions
 
 Ints = npt.NDArray[np.int64]
 _T = TypeVar("_T")
@@ -54,24 +54,36 @@ class StorageTable:
 
 
 class Tracked:
-    """The costly state of one run, as far as its policy uses it."""
+    """The costly state of one run, as far as its policies use it.
 
-    def __init__(self, table: StorageTable, uses: Iterable[str]) -> None:
+    Args:
+        table: per-storage facts.
+        uses: out of `USES`.
+        repairs: defects of simrd that are repaired.
+    """
+
+    def __init__(
+        self, table: StorageTable, uses: Iterable[str], repairs: Set[str] = frozenset()
+    ) -> None:
         uses = frozenset(uses)
         self._graph: StorageGraph | None = None
-        self._regions: Regions | None = None
+        self._regions: Regions | FreshRegions | None = None
         self._classes: EquivalenceClasses | None = None
         if uses:
             self._graph = StorageGraph(len(table.size_bytes), table.residency, table.compute_ns)
             if "regions" in uses:
-                self._regions = Regions(self._graph)
+                if "stale-region" in repairs:
+                    self._regions = FreshRegions(self._graph)
+                else:
+                    self._regions = Regions(self._graph)
             if "eqclasses" in uses:
-                self._classes = EquivalenceClasses(self._graph)
+                self._classes = EquivalenceClasses(self._graph, repairs)
 
     @property
     def observers(self) -> tuple[Regions | EquivalenceClasses, ...]:
         """Whatever must hear of calls, executions and evictions."""
-        return tuple(state for state in (self._regions, self._classes) if state is not None)
+        states = (self._regions, self._classes)
+        return tuple(s for s in states if isinstance(s, (Regions, EquivalenceClasses)))
 
     @property
     def graph(self) -> StorageGraph:
@@ -79,9 +91,11 @@ class Tracked:
         return _tracked(self._graph, "neighbourhood")
 
     @property
-    def regions(self) -> Regions:
-        """The cached regions."""
-        return _tracked(self._regions, "regions")
+    def regions(self) -> Regions | FreshRegions:
+        """The cached regions, or where that is repaired, fresh ones."""
+        if self._regions is None:
+            raise not_registered("regions")
+        return self._regions
 
     @property
     def classes(self) -> EquivalenceClasses:

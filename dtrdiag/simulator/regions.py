@@ -9,6 +9,7 @@ compute refresh nothing, and decisions depend on it (Q-stale-region in docs/sema
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from dtrdiag.simulator.graph import StorageGraph
 
@@ -45,6 +46,34 @@ class _Direction:
         self.interior[storage] = set()
         self.frontier[storage] = set()
         self.sum_ns[storage] = 0
+
+
+class _FreshSums(Sequence[int]):
+    """[tensors] cost of each storage's interior in one direction, walked when it is read."""
+
+    def __init__(self, graph: StorageGraph, edges: list[dict[int, None]]) -> None:
+        self._graph = graph
+        self._edges = edges
+
+    def __len__(self) -> int:
+        return len(self._edges)
+
+    def __getitem__(self, storage: Any) -> Any:
+        interior, _ = self._graph.walk(storage, self._edges)
+        return sum(map(self._graph.compute_ns.__getitem__, interior))
+
+
+class _FreshDirection:
+    def __init__(self, graph: StorageGraph, edges: list[dict[int, None]]) -> None:
+        self.sum_ns = _FreshSums(graph, edges)
+
+
+class FreshRegions:
+    """Regions that are never out of date, because nothing is kept (Q-stale-region repaired)."""
+
+    def __init__(self, graph: StorageGraph) -> None:
+        self.forward = _FreshDirection(graph, graph.children)
+        self.backward = _FreshDirection(graph, graph.parents)
 
 
 class Regions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 
@@ -14,9 +15,15 @@ from dtrdiag.events import records
 from dtrdiag.hooks import Emitter, Hooks
 from dtrdiag.simulator import native
 from dtrdiag.simulator.absence import python_decided
+from dtrdiag.simulator.asrun import as_run, refuse_unreached
 from dtrdiag.simulator.banish import BanishingMachine
 from dtrdiag.simulator.chooser import Chooser, PolicyChooser
 from dtrdiag.simulator.config import RunConfig, RunResult
+from dtrdiag.simulator.intervened import (
+    IntervenedBanishingMachine,
+    IntervenedChooser,
+    IntervenedMachine,
+)
 from dtrdiag.simulator.machine import Machine
 from dtrdiag.simulator.policies import Policy, find_policy
 from dtrdiag.simulator.pool import StorageTable
@@ -36,10 +43,13 @@ def simulate(trace: Trace, config: RunConfig, hooks: Hooks | None = None) -> Run
 
     Raises:
         PolicyError: unknown policy, or one that returns unusable scores.
-        SimulationError: the trace asks for something that the semantics does not define.
+        SimulationError: the trace asks for something that the semantics does not define, or an
+            intervention cannot take place.
         SubscriberError: a subscriber raised; the run was stopped there.
-        UsageError: the native engine was asked for and is not there, or cannot take the run.
+        UsageError: the native engine was asked for and is not there, or cannot take the run; an
+            intervention names what the trace does not have.
     """
+    trace = as_run(trace, config)
     policy = find_policy(config.policy)
     decided = _decide(trace, config, policy, scores=bool(hooks))
     if decided is not None and not hooks:
@@ -47,7 +57,7 @@ def simulate(trace: Trace, config: RunConfig, hooks: Hooks | None = None) -> Run
     table = StorageTable(trace.tensors)
     chooser: Chooser
     if decided is None:
-        chooser = PolicyChooser(policy, table, config.seed, config.candidates)
+        chooser = _chooser(policy, table, config)
     else:
         chooser = decided.chooser()
     emit = Emitter(hooks) if hooks else None
@@ -58,6 +68,7 @@ def simulate(trace: Trace, config: RunConfig, hooks: Hooks | None = None) -> Run
     started = time.perf_counter()
     outcome = machine.run()
     seconds = time.perf_counter() - started
+    refuse_unreached(config.interventions, machine.tally.decisions, outcome)
     end = _end(machine, outcome)
     if emit:
         end = attrs.evolve(end, seq=emit(records.End, *_fields(end)))
@@ -113,11 +124,18 @@ def takes_native(config: RunConfig) -> bool:
     """Whether a run is for the native engine.
 
     Raises:
-        UsageError: it must be, and the engine is not there.
+        UsageError: it must be, and the engine is not there or does not know the rules.
     """
     if config.engine == "native" and not native.available():
         raise UsageError("the native engine is not built in this installation")
-    return config.engine != "python" and native.available()
+    if config.engine == "native" and not native_takes(config):
+        raise UsageError("the native engine knows neither interventions nor repairs")
+    return config.engine != "python" and native.available() and native_takes(config)
+
+
+def native_takes(config: RunConfig) -> bool:
+    """Whether the native engine, where it is built, knows all rules of a run."""
+    return not config.interventions and not config.repairs
 
 
 def refused(config: RunConfig, reason: native.Unsuitable) -> None:
@@ -159,15 +177,33 @@ def _machine(
     trace: Trace, config: RunConfig, table: StorageTable, chooser: Chooser, emit: Emitter | None
 ) -> Machine:
     limit = config.overhead_limit
-    kind = BanishingMachine if config.dealloc == "banish" else Machine
-    return kind(
-        trace,
+    options: dict[str, Any] = {
+        "budget_bytes": config.budget_bytes,
+        "eager": config.dealloc == "eager",
+        "remat_limit_ns": None if limit is None else trace.baseline_cost_ns * (limit - 1),
+        "emit": emit,
+        "repairs": config.repairs,
+    }
+    banishes = config.dealloc == "banish"
+    changes = config.interventions
+    if changes.budgets or changes.pins or changes.keeps:
+        intervened = IntervenedBanishingMachine if banishes else IntervenedMachine
+        return intervened(trace, table, chooser, interventions=changes, **options)
+    kind = BanishingMachine if banishes else Machine
+    return kind(trace, table, chooser, **options)
+
+
+def _chooser(policy: Policy, table: StorageTable, config: RunConfig) -> Chooser:
+    changes = config.interventions
+    if changes.victims or changes.policies:
+        return IntervenedChooser(config, table)
+    return PolicyChooser(
+        policy,
         table,
-        chooser,
-        budget_bytes=config.budget_bytes,
-        eager=config.dealloc == "eager",
-        remat_limit_ns=None if limit is None else trace.baseline_cost_ns * (limit - 1),
-        emit=emit,
+        config.seed,
+        config.candidates,
+        repairs=config.repairs,
+        tie_break=changes.tie_break,
     )
 
 

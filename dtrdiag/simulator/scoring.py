@@ -60,28 +60,60 @@ class Choice:
     nothing after a score of 0."""
 
 
+@attrs.frozen
+class Walk:
+    """How the pool is walked; the default is simrd's way."""
+
+    tie_break: str = "last"
+    """Which of equals goes, one of `dtrdiag.interventions.TIE_BREAKS`: of those walked."""
+    zero_stops: bool = True
+    """A score of 0 ends the walk."""
+
+    def ranks(self, storages: Sequence[int]) -> Sequence[int]:
+        """[pool] among equals the lower goes first."""
+        if self.tie_break == "first":
+            return range(len(storages))
+        if self.tie_break == "lowest-id":
+            return storages
+        if self.tie_break == "highest-id":
+            return [-storage for storage in storages]
+        return range(0, -len(storages), -1)
+
+
+SIMRD = Walk()
+
+
 def quotients(numerators: Iterable[int], denominators: Iterable[int]) -> list[Number]:
     """Correctly rounded quotients; +inf where the denominator is 0."""
     inf = math.inf
     return [n / d if d else inf for n, d in zip(numerators, denominators, strict=True)]
 
 
-def choose(storages: Sequence[int], scores: Sequence[Number], candidates: int = 0) -> Choice:
+def choose(
+    storages: Sequence[int], scores: Sequence[Number], candidates: int = 0, walk: Walk = SIMRD
+) -> Choice:
     """Apply the rule above.
 
     Args:
         storages: [pool] storage ids in pool order, at least one.
         scores: [pool] scores in the same order, without nan.
         candidates: how many losers to list.
+        walk: how the pool is walked.
 
     Complexity: linear in the pool; with candidates, plus sorting it.
     """
-    walked = scores[: scores.index(0) + 1] if 0 in scores else scores
+    walked = scores[: scores.index(0) + 1] if walk.zero_stops and 0 in scores else scores
     lowest = min(walked)
-    position = len(walked) - 1 - walked[::-1].index(lowest)
+    if walk.tie_break == "last":
+        position = len(walked) - 1 - walked[::-1].index(lowest)
+    else:
+        ranks = walk.ranks(storages)
+        equals = [index for index, score in enumerate(walked) if score == lowest]
+        position = min(equals, key=ranks.__getitem__)
     losers: tuple[Candidate, ...] = ()
     if candidates:
-        order = sorted(range(len(walked)), key=lambda index: (walked[index], -index))
+        ranks = walk.ranks(storages)
+        order = sorted(range(len(walked)), key=lambda index: (walked[index], ranks[index]))
         losers = tuple(
             (StorageId(storages[index]), walked[index]) for index in order if index != position
         )[:candidates]
@@ -100,12 +132,23 @@ def choose_from(storages: Sequence[int], answer: object, candidates: int, policy
     Raises:
         PolicyError: not one score per storage, nan, or a position outside the pool.
     """
+    checked = checked_answer(storages, answer, policy)
+    if isinstance(checked, Pick):
+        return Choice(StorageId(storages[checked.position]), None, ())
+    return choose(storages, checked, candidates)
+
+
+def checked_answer(storages: Sequence[int], answer: object, policy: str) -> list[Number] | Pick:
+    """What a user's policy returned: [pool] scores, or a position.
+
+    Args and errors are those of `choose_from`.
+    """
     if isinstance(answer, Pick):
         if not 0 <= answer.position < len(storages):
             raise PolicyError(
                 f"policy {policy!r} picked position {answer.position} of a pool of {len(storages)}"
             )
-        return Choice(StorageId(storages[answer.position]), None, ())
+        return answer
     try:
         scores = answer.scores() if isinstance(answer, Quotient) else _numbers(answer)
     except (TypeError, ValueError, AttributeError) as error:
@@ -119,7 +162,7 @@ def choose_from(storages: Sequence[int], answer: object, candidates: int, policy
     for storage, score in zip(storages, scores, strict=True):
         if score != score:  # nan is the one number unequal to itself
             raise PolicyError(f"policy {policy!r} returned nan for storage {storage}")
-    return choose(storages, scores, candidates)
+    return scores
 
 
 def _values(column: Any) -> list[Any]:

@@ -21,8 +21,15 @@ class Tally:
         """Largest memory + request that was found to fit."""
         self.fit_hi_bytes: int | None = None
         """Smallest memory + request that was found not to."""
+        self.checks_count = True
+        """Whether fit checks count for the interval: not while an intervention sets the budget."""
         self._lines: list[str] = []
         self._sha256 = hashlib.sha256()
+
+    @property
+    def decisions(self) -> int:
+        """How many executions and evictions there were."""
+        return self.computes + self.remats + sum(self.evictions.values())
 
     def executed(self, op: int, cost_ns: int, first: bool, memory_bytes: int) -> None:
         """Count one execution, and the memory in use during it."""
@@ -44,6 +51,8 @@ class Tally:
 
     def checked(self, total_bytes: int, fits: bool) -> None:
         """Note one fit check of `total_bytes` = memory + request."""
+        if not self.checks_count:
+            return
         if fits:
             if total_bytes > self.fit_lo_bytes:
                 self.fit_lo_bytes = total_bytes
