@@ -6,18 +6,28 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
+import numpy as np
 
+from dtrdiag.analyses.alignment import FINISHED, align, summable
+from dtrdiag.analyses.course import NAMES as COURSE_NAMES
+from dtrdiag.analyses.course import REMATERIALISE, Course, CourseBuilder
 from dtrdiag.analyses.divergence import (
     FOLLOWING,
+    Comparison,
     Divergence,
     compare_runs,
     divergence_document,
 )
+from dtrdiag.analyses.parting import NAMES as ITEM_NAMES
+from dtrdiag.analyses.parting import ItemsBuilder, compare_items
 from dtrdiag.analyses.reading import require_same_trace, split_header
+from dtrdiag.analyses.reevicted import ReEvictions, re_evictions, re_evictions_document
 from dtrdiag.analyses.sets import EvictionSets, sets_document, sets_of
+from dtrdiag.analyses.summary import NAMES as TALLY_NAMES
 from dtrdiag.analyses.summary import RunSummary, RunTally, summary_document
-from dtrdiag.events.records import Event, OpDefined, Rematerialise, RunHeader
-from dtrdiag.ids import OpId
+from dtrdiag.analyses.trajectory import Trajectory, trajectory, trajectory_document
+from dtrdiag.events.records import Event, RunHeader
+from dtrdiag.log.parquet import ParquetReader
 
 DIFF_SCHEMA = "dtrdiag.diff/1"
 TOP_OPERATORS = 10
@@ -49,6 +59,8 @@ class RunDiff:
         common_prefix: number of equal decisions before the runs part.
         divergence: the first difference; None where all decisions are equal.
         operators: rematerialisation cost by operator name, the largest difference first.
+        trajectory: the runs side by side from where they part on; None where they do not part.
+        re_evicted: what only one of them evicts under pressure again; None where they do not part.
     """
 
     a: RunSummary
@@ -57,6 +69,8 @@ class RunDiff:
     divergence: Divergence | None
     sets: EvictionSets
     operators: tuple[OperatorCost, ...]
+    trajectory: Trajectory | None = None
+    re_evicted: ReEvictions | None = None
 
     @property
     def overhead_factor(self) -> float | None:
@@ -93,30 +107,37 @@ class RunDiff:
 class _Watch:
     """Counts what a diff needs of one run while another reader walks through its events."""
 
-    def __init__(self, header: RunHeader, events: Iterator[Event]) -> None:
+    def __init__(self, header: RunHeader, events: Iterable[Event] = ()) -> None:
         self.tally = RunTally(header)
-        self.costs: dict[str, tuple[int, int]] = {}
-        self._names: dict[OpId, str] = {}
+        self.builder = CourseBuilder()
+        self.items = ItemsBuilder()
         self._events = events
 
     def __iter__(self) -> Iterator[Event]:
         yield self.tally.header
+        add, note = self.tally.add, self.builder.add
         for event in self._events:
-            self.tally.add(event)
-            if isinstance(event, Rematerialise):
-                name = self._names.get(event.op, "?")
-                remats, cost_ns = self.costs.get(name, (0, 0))
-                self.costs[name] = (remats + 1, cost_ns + event.cost_ns)
-            elif isinstance(event, OpDefined):
-                self._names[event.op] = event.name
+            add(event)
+            note(event)
             yield event
+
+    def read(self, log: ParquetReader) -> None:
+        """Count a whole log in columns."""
+        for columns in log.batches(_NAMES):
+            self.tally.add_columns(columns)
+            self.builder.add_columns(columns)
+            self.items.add_columns(columns)
+
+
+_NAMES = TALLY_NAMES | COURSE_NAMES | ITEM_NAMES
 
 
 def diff_runs(a: Iterable[Event], b: Iterable[Event], following: int = FOLLOWING) -> RunDiff:
     """Compare two runs of one trace.
 
-    One pass over each log, side by side. Memory is proportional to the number of ops and storages,
-    not to the length of the logs.
+    One pass over each log, side by side; two logs in Parquet are read in columns, one after the
+    other, and again up to their first difference. Time O(n log n) in the decisions. Memory is
+    proportional to the ops, storages and decisions, not to the other events.
 
     Args:
         a: events of the first run, header first.
@@ -126,33 +147,77 @@ def diff_runs(a: Iterable[Event], b: Iterable[Event], following: int = FOLLOWING
     Raises:
         AnalysisError: the events do not begin with a header, or the traces differ.
     """
-    watch_a, watch_b = _Watch(*split_header(a)), _Watch(*split_header(b))
-    require_same_trace(watch_a.tally.header, watch_b.tally.header)
-    walk_a, walk_b = iter(watch_a), iter(watch_b)
-    comparison = compare_runs(walk_a, walk_b, following)
-    for walk in (walk_a, walk_b):
-        for _ in walk:
-            pass
+    if isinstance(a, ParquetReader) and isinstance(b, ParquetReader):
+        watch_a, watch_b = _Watch(a.header), _Watch(b.header)
+        require_same_trace(a.header, b.header)
+        watch_a.read(a)
+        watch_b.read(b)
+        items_a, items_b = watch_a.items.items(), watch_b.items.items()
+        comparison = compare_items(a, items_a, b, items_b, following)
+    else:
+        watch_a, watch_b = _Watch(*split_header(a)), _Watch(*split_header(b))
+        require_same_trace(watch_a.tally.header, watch_b.tally.header)
+        walk_a, walk_b = iter(watch_a), iter(watch_b)
+        comparison = compare_runs(walk_a, walk_b, following)
+        for walk in (walk_a, walk_b):
+            for _ in walk:
+                pass
+    return _diff(watch_a, watch_b, comparison)
+
+
+def _diff(watch_a: _Watch, watch_b: _Watch, comparison: Comparison) -> RunDiff:
+    a, b = watch_a.tally.summary(), watch_b.tally.summary()
+    courses = watch_a.builder.course(), watch_b.builder.course()
+    followed = again = None
+    if comparison.divergence is not None:
+        parted = min(_parted(course, comparison.common_prefix) for course in courses)
+        finished = (a.outcome == FINISHED, b.outcome == FINISHED)
+        alignment = align(*courses, finished, parted)
+        followed = trajectory(alignment, (a.outcome, b.outcome))
+        again = re_evictions(alignment)
     return RunDiff(
-        a=watch_a.tally.summary(),
-        b=watch_b.tally.summary(),
+        a=a,
+        b=b,
         common_prefix=comparison.common_prefix,
         divergence=comparison.divergence,
         sets=sets_of(watch_a.tally, watch_b.tally),
-        operators=_operators(watch_a.costs, watch_b.costs),
+        operators=_operators(*courses),
+        trajectory=followed,
+        re_evicted=again,
     )
 
 
-def _operators(
-    a: dict[str, tuple[int, int]], b: dict[str, tuple[int, int]]
-) -> tuple[OperatorCost, ...]:
+def _parted(course: Course, index: int) -> int:
+    """The step that a decision serves; without such a decision, the last one begun."""
+    if index < len(course.step):
+        return int(course.step[index])
+    return int(course.steps[-1]) if len(course.steps) else 0
+
+
+def _operators(a: Course, b: Course) -> tuple[OperatorCost, ...]:
+    costs_a, costs_b = _costs_by_name(a), _costs_by_name(b)
     costs = [
         OperatorCost(name, remats_a, remats_b, cost_a_ns, cost_b_ns)
-        for name in a.keys() | b.keys()
-        for remats_a, cost_a_ns in (a.get(name, (0, 0)),)
-        for remats_b, cost_b_ns in (b.get(name, (0, 0)),)
+        for name in costs_a.keys() | costs_b.keys()
+        for remats_a, cost_a_ns in (costs_a.get(name, (0, 0)),)
+        for remats_b, cost_b_ns in (costs_b.get(name, (0, 0)),)
     ]
     return tuple(sorted(costs, key=lambda cost: (-abs(cost.extra_ns), cost.name)))
+
+
+def _costs_by_name(course: Course) -> dict[str, tuple[int, int]]:
+    """Number and cost of the rematerialisations of the ops of each name."""
+    rows = course.kind == REMATERIALISE
+    ops, at, numbers = np.unique(course.subject[rows], return_inverse=True, return_counts=True)
+    costs_ns = summable(course.cost_ns[rows])
+    total = np.zeros(len(ops), costs_ns.dtype)
+    np.add.at(total, at, costs_ns)
+    found: dict[str, tuple[int, int]] = {}
+    for op, number, cost_ns in zip(ops.tolist(), numbers.tolist(), total.tolist(), strict=True):
+        name = course.names.get(op, "?")
+        remats, so_far_ns = found.get(name, (0, 0))
+        found[name] = (remats + number, so_far_ns + cost_ns)
+    return found
 
 
 def diff_document(diff: RunDiff, top: int = TOP_OPERATORS) -> dict[str, Any]:
@@ -183,4 +248,6 @@ def diff_document(diff: RunDiff, top: int = TOP_OPERATORS) -> dict[str, Any]:
             }
             for cost in diff.operators[:top]
         ],
+        "trajectory": None if diff.trajectory is None else trajectory_document(diff.trajectory),
+        "re_evicted": None if diff.re_evicted is None else re_evictions_document(diff.re_evicted),
     }

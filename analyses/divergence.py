@@ -129,7 +129,7 @@ _COMPARED = (FitCheck, Compute, Rematerialise, Evict)
 _STOPS = (OutOfMemory, Thrashed)
 
 
-class _Run:
+class Walk:
     """The checks and decisions of one run, in order, with what is needed to describe them."""
 
     def __init__(self, header: RunHeader, events: Iterator[Event]) -> None:
@@ -138,8 +138,12 @@ class _Run:
         self.called: OpId | None = None
         self.asked: Materialise | None = None
         self.end: End | None = None
-        self._events = events
         self.stopped = False
+        self._events = events
+
+    def go_on(self, events: Iterator[Event]) -> None:
+        """Take what comes next from other events."""
+        self._events = events
 
     def next(self) -> FitCheck | Choice | None:
         """The next fit check, decision or stop; None at the end of the log."""
@@ -239,8 +243,11 @@ def compare_runs(a: Iterable[Event], b: Iterable[Event], following: int = FOLLOW
     header_a, rest_a = split_header(a)
     header_b, rest_b = split_header(b)
     require_same_trace(header_a, header_b)
-    run_a, run_b = _Run(header_a, rest_a), _Run(header_b, rest_b)
-    index = 0
+    return compare_walks(Walk(header_a, rest_a), Walk(header_b, rest_b), 0, following)
+
+
+def compare_walks(run_a: Walk, run_b: Walk, index: int, following: int) -> Comparison:
+    """As `compare_runs`, of two runs that have come as far as decision `index`, equal up to it."""
     while True:
         at_a, at_b = run_a.next(), run_b.next()
         if isinstance(at_a, FitCheck) and isinstance(at_b, FitCheck):
@@ -261,7 +268,7 @@ def compare_runs(a: Iterable[Event], b: Iterable[Event], following: int = FOLLOW
 
 
 def _fit_divergence(
-    index: int, run_a: _Run, run_b: _Run, at_a: FitCheck, at_b: FitCheck, following: int
+    index: int, run_a: Walk, run_b: Walk, at_a: FitCheck, at_b: FitCheck, following: int
 ) -> Divergence:
     asked = run_a.asked
     choice_a, choice_b = run_a.next_choice(), run_b.next_choice()
@@ -296,8 +303,8 @@ def _margin_bytes(header: RunHeader, check: FitCheck) -> int | None:
 
 def _choice_divergence(
     index: int,
-    run_a: _Run,
-    run_b: _Run,
+    run_a: Walk,
+    run_b: Walk,
     choice_a: Choice | None,
     choice_b: Choice | None,
     following: int,

@@ -13,6 +13,7 @@ from dtrdiag.cli.options import Json, Rules, takes_rules
 from dtrdiag.cli.output import note, print_json, print_sentences, print_table
 from dtrdiag.cli.sources import OpenRun, RunOptions, is_event_log, opened_run
 from dtrdiag.errors import UsageError
+from dtrdiag.rendering.diffs import re_evicted_table, trajectory_table
 from dtrdiag.rendering.replays import problem_words
 from dtrdiag.rendering.tables import operators_table, sets_table
 from dtrdiag.rendering.words import diff_words
@@ -62,7 +63,11 @@ def diff(
             print_json(_document(found, a, b))
             return
     print_sentences(diff_words(found))
+    if found.trajectory is not None and found.trajectory.last is not None:
+        print_table(trajectory_table(found.trajectory))
     print_table(sets_table(found.sets))
+    if found.re_evicted is not None and found.re_evicted.one_sided:
+        print_table(re_evicted_table(found.re_evicted))
     print_table(operators_table(found))
 
 

@@ -63,6 +63,15 @@ def load_pyarrow() -> tuple[Any, Any]:
         raise UsageError(_MISSING) from None
 
 
+def parquet_available() -> bool:
+    """Whether pyarrow is installed."""
+    try:
+        load_pyarrow()
+    except UsageError:
+        return False
+    return True
+
+
 def physical_names(spec: ColumnSpec) -> list[str]:
     """The columns of the file that hold a column; two for numbers, which may be ints."""
     return [spec.name, f"{spec.name}_int"] if spec.form is Numbers else [spec.name]

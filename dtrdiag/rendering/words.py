@@ -10,6 +10,7 @@ from dtrdiag.analyses.divergence import EVICT, EXECUTE, FIT, Decision, Divergenc
 from dtrdiag.analyses.frontier import Frontier, FrontierStep
 from dtrdiag.analyses.sets import SetComparison
 from dtrdiag.analyses.summary import RunSummary
+from dtrdiag.rendering.diffs import re_evicted_words, trajectory_words
 from dtrdiag.rendering.units import (
     both_bytes,
     count,
@@ -115,8 +116,10 @@ def diff_words(diff: RunDiff) -> list[str]:
         *sentences,
         *divergence_words(diff.divergence),
         *_overhead_words(diff),
+        *trajectory_words(diff),
         *_operator_words(diff),
         *_set_words(diff),
+        *re_evicted_words(diff.re_evicted),
     ]
 
 
