@@ -19,6 +19,7 @@ from dtrdiag.events.records import End
 from dtrdiag.experiments.map_files import SavedMap
 from dtrdiag.experiments.outcomes import Outcome
 from dtrdiag.hooks import Hooks
+from dtrdiag.interventions import parse_interventions
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace import Trace
 
@@ -114,6 +115,8 @@ def _run_again(
         dealloc=header.dealloc,
         overhead_limit=header.overhead_limit,
         seed=header.seed,
+        semantics=header.semantics,
+        interventions=parse_interventions(header.interventions),
     )
     checker = Checker(trace, scores=scores)
     hooks = Hooks()
