@@ -191,7 +191,7 @@ def _rows(draw, keys, values, most):
     return tuple((key, draw(values)) for key in sorted(draw(st.sets(keys, max_size=most))))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_random_interventions_in_random_traces(random_traces, record_run, data):
     trace = data.draw(random_traces)
