@@ -35,6 +35,7 @@ from dtrdiag.cli.map import budget_map
 from dtrdiag.cli.oom import oom
 from dtrdiag.cli.quickstart import quickstart
 from dtrdiag.cli.replay import replay
+from dtrdiag.cli.reproduce import reproduce
 from dtrdiag.cli.run import run
 from dtrdiag.cli.streams import drop, drop_output, one_line, printable
 from dtrdiag.cli.sweep import sweep
@@ -63,6 +64,7 @@ VERBS: dict[str, Callable[..., None] | typer.Typer] = {
     "replay": replay,
     "verify": verify,
     "graph": graph,
+    "reproduce": reproduce,
     "doctor": doctor,
 }
 """Every verb, in the order of the help text."""
