@@ -26,6 +26,7 @@ from dtrdiag.analyses.instability import (
     measure_instability,
 )
 from dtrdiag.analyses.map_document import map_document, run_of_interval
+from dtrdiag.analyses.reevicted import ReEvictions, re_evictions_document
 from dtrdiag.analyses.sets import EvictionSets, SetComparison, eviction_sets, sets_document
 from dtrdiag.analyses.summary import (
     RunSummary,
@@ -34,6 +35,7 @@ from dtrdiag.analyses.summary import (
     summary_document,
     summary_of,
 )
+from dtrdiag.analyses.trajectory import Trajectory, trajectory_document
 
 __all__ = [
     "BudgetMap",
@@ -44,10 +46,12 @@ __all__ = [
     "Frontier",
     "Instability",
     "MapSummary",
+    "ReEvictions",
     "RunDiff",
     "RunSummary",
     "Segment",
     "SetComparison",
+    "Trajectory",
     "Variation",
     "dependency_graph",
     "diff_document",
@@ -62,6 +66,7 @@ __all__ = [
     "measure_instability",
     "neighbourhood",
     "pinned_frontier",
+    "re_evictions_document",
     "run_document",
     "run_of_interval",
     "sets_document",
@@ -69,5 +74,6 @@ __all__ = [
     "summarise_map",
     "summary_document",
     "summary_of",
+    "trajectory_document",
     "worst_cliff",
 ]
