@@ -28,6 +28,7 @@ import typer.main
 
 from dtrdiag import __version__
 from dtrdiag.cli import traces
+from dtrdiag.cli.ablate import ablate
 from dtrdiag.cli.diff import diff
 from dtrdiag.cli.doctor import doctor
 from dtrdiag.cli.graph import graph
@@ -59,6 +60,7 @@ VERBS: dict[str, Callable[..., None] | typer.Typer] = {
     "run": run,
     "sweep": sweep,
     "map": budget_map,
+    "ablate": ablate,
     "oom": oom,
     "diff": diff,
     "replay": replay,

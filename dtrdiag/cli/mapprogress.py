@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -42,4 +42,41 @@ def map_progress(
             bar.update(task, completed=done, found=len(known), rate=rate)
 
         show()
+        yield show
+
+
+@contextmanager
+def maps_progress(
+    known: Sequence[Outcomes], low_bytes: int, high_bytes: int
+) -> Iterator[Callable[[int], None]]:
+    """The same for several maps of one range; the function is given the index of one.
+
+    Args:
+        known: what is known of each, also later.
+        low_bytes: lowest budget of the range.
+        high_bytes: highest budget, included.
+    """
+    console = progress_console()
+    if console is None:
+        yield lambda which: None
+        return
+
+    def rest(which: int) -> int:
+        return sum(high - low + 1 for low, high in known[which].gaps(low_bytes, high_bytes))
+
+    left = [rest(which) for which in range(len(known))]
+    total = len(known) * (high_bytes - low_bytes + 1)
+    words = TextColumn("{task.fields[whole]} of {task.fields[maps]} maps")
+    found_words = TextColumn("{task.fields[found]:,} intervals")
+    columns = [BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), words, found_words]
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("maps", total=total, found=0, whole=0, maps=len(known))
+
+        def show(which: int) -> None:
+            left[which] = rest(which)
+            whole = sum(not each for each in left)
+            found = sum(map(len, known))
+            bar.update(task, completed=total - sum(left), found=found, whole=whole)
+
+        show(0)
         yield show
