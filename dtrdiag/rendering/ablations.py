@@ -82,6 +82,8 @@ def _effect_words(document: Document) -> Iterator[str]:
             continue
         yield f"{what.capitalize()}: {reference} has {_figure(name, effect['reference'])}."
         for term in _TOLD_TERMS:
+            if not any(effect["terms"][term]["without"].values()):
+                continue  # nothing to compare with
             yield "- " + _term_words(name, effect, term)
 
 
@@ -92,7 +94,7 @@ def _term_words(name: str, effect: Document, term: str) -> str:
         for state, one, many in _STATES
         if about["without"][state]
     ]
-    text = f"Without {_TERMS.get(term, term)} {', '.join(without) or 'nothing was run'}"
+    text = f"Without {_TERMS.get(term, term)} {', '.join(without)}"
     most = _strongest(effect, about["without"][SHOWS])
     if most is not None:
         figure = _figure(name, effect["policies"][most]["least"])
@@ -178,10 +180,10 @@ def terms_table(document: Document) -> Table | None:
         document: of an ablation.
 
     Returns:
-        None where the reference policy has no effect.
+        None where the reference policy has no effect, or none of the others is made of terms.
     """
     effects = {name: each for name, each in document["effects"].items() if each["terms"]}
-    if not effects:
+    if not effects or all(len(each["policies"]) < 2 for each in effects.values()):
         return None
     table = Table(title="necessary here / sufficient here")
     table.add_column("term", no_wrap=True)
