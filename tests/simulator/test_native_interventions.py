@@ -1,6 +1,7 @@
 """Under interventions and repairs the native engine decides and logs as the Python engine does."""
 
 from itertools import islice, pairwise
+from random import Random
 
 import attrs
 import orjson
@@ -28,6 +29,7 @@ from dtrdiag.simulator import (
     unregister,
 )
 from dtrdiag.simulator import policy as register
+from dtrdiag.trace import TraceBuilder
 from dtrdiag.trace.catalog import resolve
 
 pytestmark = pytest.mark.usefixtures("native_engine")
@@ -43,6 +45,40 @@ fixed = settings(
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
     suppress_health_check=list(HealthCheck),
 )
+
+
+def dense_trace(number):
+    """A trace in which much is released and little wanted at the end, so that tight runs go on."""
+    rng = Random(number)
+    builder = TraceBuilder("dense")
+    live, made = [], 0
+    least = 0 if number % 4 == 0 else 1
+    for name in ("c", "d"):
+        builder.constant(name, rng.randint(1, 9))
+        live.append(name)
+    for _ in range(rng.randint(12, 45)):
+        args = [rng.choice(live[-9:]) for _ in range(rng.randint(1, 4))]
+        if rng.random() < 0.07:
+            builder.mutate("mutate", [args[0]], [0], rng.randint(0, 9))
+        else:
+            results = [f"t{made + i}" for i in range(rng.choice((1, 1, 1, 2, 3)))]
+            made += len(results)
+            sizes = [rng.randint(least, 9) for _ in results]
+            most = len(args) - 1 if number % 3 == 0 or len(set(args)) == 1 else -1
+            aliases = [rng.randint(0, most) if rng.random() < 0.2 <= most + 1 else -1 for _ in results]
+            builder.call(results, "op", args, rng.randint(least, 9), sizes, aliases)
+            live += results
+        while len(live) > 6 and rng.random() < 0.55:
+            builder.release(live.pop(rng.randrange(len(live) - 3)))
+    while len(live) > 2:
+        builder.release(live.pop(0))
+    return builder.build("0" * 64)
+
+
+@pytest.fixture(scope="session")
+def mixed_traces(longer_random_traces):
+    """A strategy: small traces with all that there is, and dense ones."""
+    return longer_random_traces | st.integers(0, 1 << 30).map(dense_trace)
 
 
 def some(items, most=2):
@@ -163,12 +199,8 @@ def assert_same(trace, config):
     return expected
 
 
-def digest(trace, config):
-    return outcome(trace, by("native", config))[1]
-
-
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_random_runs_and_their_logs_are_the_same(native_engine, longer_random_traces, chunk):
+def test_random_runs_and_their_logs_are_the_same(native_engine, mixed_traces, chunk):
     victims = errors = 0
 
     @seed(500 + chunk)
@@ -176,7 +208,7 @@ def test_random_runs_and_their_logs_are_the_same(native_engine, longer_random_tr
     @given(data=st.data())
     def check(data):
         nonlocal victims, errors
-        trace = data.draw(longer_random_traces)
+        trace = data.draw(mixed_traces)
         config = data.draw(configs(trace))
         if data.draw(st.integers(0, 3)):
             config = data.draw(with_decisions(trace, config))
@@ -209,28 +241,29 @@ def plain_walks_outcome(engine, trace, config):
     return End(seq=0, decisions_sha256=done.decisions_sha256, **done.totals), done.stop()
 
 
-def test_every_repair_and_every_tie_break_changes_some_run(longer_random_traces):
+def test_every_repair_and_every_tie_break_changes_some_run():
     """So the comparisons above are about something."""
+    changes = [
+        *(Interventions(repairs=(name,)) for name in REPAIRS),
+        *(Interventions(tie_break=name) for name in TIE_BREAKS),
+    ]
     changed = set()
-
-    @seed(600)
-    @settings(fixed, max_examples=300)
-    @given(data=st.data())
-    def check(data):
-        trace = data.draw(longer_random_traces)
-        config = attrs.evolve(data.draw(configs(trace)), interventions=Interventions())
-        plain = digest(trace, attrs.evolve(config, semantics="simrd"))
-        for changes in (
-            *(Interventions(repairs=(name,)) for name in REPAIRS),
-            *(Interventions(tie_break=name) for name in TIE_BREAKS),
-        ):
-            other = attrs.evolve(config, semantics="simrd", interventions=changes)
-            if digest(trace, other) != plain:
-                changed.add(changes.text())
-
-    check()
-    assert changed >= {f"repair {name}" for name in REPAIRS}
-    assert changed >= {f"tie-break {name}" for name in TIE_BREAKS if name != "last"}
+    for number in range(300):
+        rng = Random(number)
+        trace, dealloc = dense_trace(number), rng.choice(DEALLOCS)
+        most_bytes = simulate(trace, RunConfig(dealloc=dealloc)).end.max_memory_bytes
+        config = RunConfig(
+            rng.choice(("dtr", "dtr-eq", "dtr-full", "eq", "msps")),
+            int(most_bytes * rng.choice((0.5, 0.6, 0.7, 0.8))),
+            dealloc=dealloc,
+            engine="native",
+        )
+        plain = simulate(trace, config).end.decisions_sha256
+        for change in changes:
+            other = simulate(trace, attrs.evolve(config, interventions=change))
+            if other.end.decisions_sha256 != plain:
+                changed.add(change.text())
+    assert changed == {change.text() for change in changes} - {None}
 
 
 def listed(trace, config, from_bytes, to_bytes, most):
@@ -245,14 +278,14 @@ def listed(trace, config, from_bytes, to_bytes, most):
 
 
 @pytest.mark.parametrize("chunk", range(2))
-def test_random_ranges_are_exact(longer_random_traces, chunk):
+def test_random_ranges_are_exact(mixed_traces, chunk):
     """All runs of a range equal runs by themselves, at both ends of each interval."""
 
     @seed(700 + chunk)
     @settings(fixed, max_examples=100)
     @given(data=st.data())
     def check(data):
-        trace = data.draw(longer_random_traces)
+        trace = data.draw(mixed_traces)
         config = attrs.evolve(data.draw(configs(trace)), candidates=0)
         if data.draw(st.integers(0, 2)) == 0:
             config = data.draw(with_decisions(trace, config))
@@ -331,12 +364,12 @@ def user_policy():
     unregister("user-intervened")
 
 
-def test_policies_in_python_see_the_same_pool(user_policy, longer_random_traces):
+def test_policies_in_python_see_the_same_pool(user_policy, mixed_traces):
     @seed(800)
     @settings(fixed, max_examples=60)
     @given(data=st.data())
     def check(data):
-        trace = data.draw(longer_random_traces)
+        trace = data.draw(mixed_traces)
         config = data.draw(configs(trace, [user_policy]))
         budget = (data.draw(st.integers(0, 9)), config.budget_bytes * 2)
         changes = attrs.evolve(config.interventions, budgets=(budget,))
