@@ -329,7 +329,7 @@ def _call(trace: Trace, config: RunConfig, function: Any, *arguments: Any) -> An
 
 
 def _impossible(config: RunConfig, reason: int, at: int, storage: int) -> SimulationError:
-    """The error of an intervention that cannot take place; reasons as csrc/interventions.hpp has them."""
+    """The error of a victim that cannot be had; reasons as csrc/interventions.hpp has them."""
     victim = next(victim for victim in config.interventions.victims if victim.at == at)
     if reason == _NO_PRESSURE:
         return no_pressure(victim)

@@ -36,6 +36,7 @@ pytestmark = pytest.mark.usefixtures("native_engine")
 
 POLICIES = tuple(entry.name for entry in policies() if native.built_in(entry))
 WITH_REGIONS = tuple(name for name in POLICIES if "regions" in find_policy(name).uses)
+DECISIONS = (Compute, Rematerialise, Evict)
 CHUNKS, EXAMPLES = 4, 120
 
 fixed = settings(
@@ -65,7 +66,8 @@ def dense_trace(number):
             made += len(results)
             sizes = [rng.randint(least, 9) for _ in results]
             most = len(args) - 1 if number % 3 == 0 or len(set(args)) == 1 else -1
-            aliases = [rng.randint(0, most) if rng.random() < 0.2 <= most + 1 else -1 for _ in results]
+            share = 0.2 if most >= 0 else 0
+            aliases = [rng.randint(0, most) if rng.random() < share else -1 for _ in results]
             builder.call(results, "op", args, rng.randint(least, 9), sizes, aliases)
             live += results
         while len(live) > 6 and rng.random() < 0.55:
@@ -116,16 +118,16 @@ def configs(draw, trace, names=POLICIES):
 
 @st.composite
 def with_decisions(draw, trace, config):
-    """The same with interventions at decisions, nearly all of them possible for what comes first."""
+    """The same with interventions at decisions, the first of which is nearly always possible."""
     decisions = [
         event
         for event in events(trace, attrs.evolve(config, candidates=4))
-        if isinstance(event, (Compute, Rematerialise, Evict))
+        if isinstance(event, DECISIONS)
     ]
     index = st.integers(0, len(decisions))
     chosen = [i for i, event in enumerate(decisions) if getattr(event, "cause", 0) == "pressure"]
     victims = []
-    for at in draw(some(chosen)) if chosen else ():
+    for at in draw(some(chosen, 1) | some(chosen)) if chosen else ():
         among = [decisions[at].storage, *(storage for storage, _ in decisions[at].candidates)]
         forced = draw(st.booleans())
         storage = draw(st.sampled_from(among if forced else (None, None, *among)))
@@ -222,7 +224,7 @@ def test_random_runs_and_their_logs_are_the_same(native_engine, mixed_traces, ch
 
     check()
     assert victims > 5
-    assert 2 < errors < EXAMPLES // 3
+    assert 2 < errors < EXAMPLES // 2
 
 
 def plain_walks_outcome(engine, trace, config):
@@ -310,20 +312,35 @@ def test_bundled_traces_without_defects(name, dealloc):
     """Also by ranges, where what is known of the regions is carried on from run to run."""
     trace = resolve(name)
     total_bytes = int(trace.tensor_size_bytes.sum())
-    for policy in ("dtr", "dtr-eq", "dtr-full", "msps"):
-        for repairs in (REPAIRS, ("stale-region",), ("uncomputed-neighbour",)):
-            config = RunConfig(
-                policy,
-                total_bytes // 4,
-                dealloc=dealloc,
-                interventions=Interventions(repairs=repairs),
-            )
-            assert outcome(trace, by("native", config)) == outcome(trace, by("python", config))
+    for policy, repairs in (("dtr", REPAIRS), ("dtr-eq", REPAIRS[:1]), ("msps", REPAIRS[1:2])):
+        changes = Interventions(repairs=repairs)
+        rules = {"dealloc": dealloc, "overhead_limit": 1.5, "interventions": changes}
+        config = RunConfig(policy, total_bytes // 3, **rules)
+        assert outcome(trace, by("native", config)) == outcome(trace, by("python", config))
         config = RunConfig(policy, dealloc=dealloc, semantics="repaired", engine="native")
         for result in islice(runs_between(trace, config, total_bytes // 6, total_bytes), 12):
             budget_bytes = result.header.budget_bytes
             alone = attrs.evolve(config, budget_bytes=budget_bytes)
             assert facts(result) == outcome(trace, alone)
+
+
+def test_losers_are_those_of_a_walk_without_the_victim():
+    """Where the victim's score of 0 would end the walk, there are losers behind it."""
+    behind = 0
+    for number in range(0, 120, 4):
+        trace = dense_trace(number)
+        most_bytes = simulate(trace, RunConfig()).end.max_memory_bytes
+        config = RunConfig("dtr-local", int(most_bytes * 0.6), candidates=2)
+        decided = [e for e in events(trace, config) if isinstance(e, DECISIONS)]
+        zero = [at for at, event in enumerate(decided) if getattr(event, "score", None) == 0]
+        for at, victim in ((at, decided[at].storage) for at in zero[:2]):
+            for named in (Victim(at, victim, True), Victim(at, None, False)):
+                changes = Interventions(victims=(named,))
+                changed = attrs.evolve(config, interventions=changes)
+                if len(assert_same(trace, changed)) == 3 and named.forced:
+                    evicted = [e for e in events(trace, changed) if isinstance(e, DECISIONS)][at]
+                    behind += len(evicted.candidates) > len(decided[at].candidates)
+    assert behind > 0
 
 
 @pytest.mark.parametrize(
@@ -334,7 +351,7 @@ def test_bundled_traces_without_defects(name, dealloc):
         ({"victims": (Victim(4, 3, False),)}, "storage 3 is not in the pool"),
         ({"victims": (Victim(4, 1, False),), "keeps": (2,)}, "storage 1 is alone"),
         ({"victims": (Victim(4, None, False),), "keeps": (1,)}, "storage 2 is alone"),
-        ({"victims": (Victim(4, 1, True), Victim(5, 9, False))}, "decision 5 is no eviction"),
+        ({"victims": (Victim(4, 1, True), Victim(5, 2, False))}, "decision 5 is no eviction"),
         ({"victims": (Victim(999, None, False),)}, "there is none of index 999"),
         ({"policies": ((999, "lru"),)}, "there is none of index 999"),
         ({"budgets": ((999, 50),)}, "there is none of index 999"),
@@ -374,7 +391,7 @@ def test_policies_in_python_see_the_same_pool(user_policy, mixed_traces):
         budget = (data.draw(st.integers(0, 9)), config.budget_bytes * 2)
         changes = attrs.evolve(config.interventions, budgets=(budget,))
         config = attrs.evolve(config, interventions=changes)
-        assert logged(trace, by("native", config)) == logged(trace, by("python", config))
+        assert_same(trace, config)
 
     check()
 
@@ -382,16 +399,16 @@ def test_policies_in_python_see_the_same_pool(user_policy, mixed_traces):
 @pytest.mark.parametrize(
     "changes",
     [
-        Interventions(victims=(Victim(8, None, False),)),
-        Interventions(policies=((8, "lru"),)),
-        Interventions(policies=((8, "user-intervened"),)),
+        Interventions(victims=(Victim(4, None, False),)),
+        Interventions(policies=((4, "lru"),)),
+        Interventions(policies=((4, "user-intervened"),)),
     ],
 )
 def test_decisions_beside_a_policy_in_python_are_left_to_the_python_engine(
     user_policy, chain_of, changes
 ):
-    first = "dtr" if changes.policies == ((8, user_policy),) else user_policy
-    config = RunConfig(first, 35, interventions=changes)
+    first = "dtr" if changes.policies == ((4, user_policy),) else user_policy
+    config = RunConfig(first, 40, interventions=changes)
     assert not native.supports(config)
     assert simulate(chain_of(8), config).engine == "python"
     with pytest.raises(UsageError, match="native engine"):
