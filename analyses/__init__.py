@@ -14,6 +14,8 @@ from dtrdiag.analyses.budget_map import (
     summarise_map,
     worst_cliff,
 )
+from dtrdiag.analyses.chains import Chain, Chains, Cycle, find_chains
+from dtrdiag.analyses.chains_document import chains_document, document_of_chains
 from dtrdiag.analyses.diff import RunDiff, diff_document, diff_runs
 from dtrdiag.analyses.divergence import Decision, Divergence, first_divergence
 from dtrdiag.analyses.evictions import eviction_counts
@@ -39,7 +41,10 @@ from dtrdiag.analyses.trajectory import Trajectory, trajectory_document
 
 __all__ = [
     "BudgetMap",
+    "Chain",
+    "Chains",
     "Cliff",
+    "Cycle",
     "Decision",
     "Divergence",
     "EvictionSets",
@@ -53,11 +58,14 @@ __all__ = [
     "SetComparison",
     "Trajectory",
     "Variation",
+    "chains_document",
     "dependency_graph",
     "diff_document",
     "diff_runs",
+    "document_of_chains",
     "eviction_counts",
     "eviction_sets",
+    "find_chains",
     "first_divergence",
     "frontier_document",
     "instability_document",

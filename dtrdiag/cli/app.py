@@ -29,6 +29,7 @@ import typer.main
 from dtrdiag import __version__
 from dtrdiag.cli import traces
 from dtrdiag.cli.ablate import ablate
+from dtrdiag.cli.chains import chains
 from dtrdiag.cli.diff import diff
 from dtrdiag.cli.doctor import doctor
 from dtrdiag.cli.graph import graph
@@ -63,6 +64,7 @@ VERBS: dict[str, Callable[..., None] | typer.Typer] = {
     "ablate": ablate,
     "oom": oom,
     "diff": diff,
+    "chains": chains,
     "replay": replay,
     "verify": verify,
     "graph": graph,
