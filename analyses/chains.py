@@ -105,7 +105,8 @@ class Chains:
         made_room_for: evictions under pressure, by what the op was doing: `first`, `remat`,
             `unknown`.
         returns: for each cause, evictions by how the storage came back; see `RETURNS`.
-        chains: those that cost most, then of most evictions under pressure, then by id.
+        chains: of storages that came back or were evicted under pressure, those that cost most,
+            then those of most evictions under pressure, then by id.
         components: those of most cost first, then of most evictions.
         dearest_steps: number, what it calls, and its share of rematerialisation.
     """
@@ -214,8 +215,8 @@ def _dearest(table: RunTable, cycles: Cycles, top: int) -> tuple[Chain, ...]:
     gone, size = table.evictions, len(table.storages.ids)
     cost: Exact = totals_by(gone.storage, cycles.charged_ns, size)
     pressed = np.bincount(gone.storage[gone.cause == PRESSURE], minlength=size)
-    evicted = np.bincount(gone.storage, minlength=size) > 0
-    some = np.flatnonzero(evicted)
+    returned = np.bincount(gone.storage[cycles.back >= 0], minlength=size)
+    some = np.flatnonzero(pressed + returned)
     order = some[np.lexsort((some, -pressed[some], -cost[some]))][:top]
     picked: Bools = np.zeros(size, np.bool_)
     picked[order] = True

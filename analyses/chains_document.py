@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from dtrdiag.analyses.chains import Chains, find_chains
+from dtrdiag.analyses.chains import Chain, Chains, find_chains
 from dtrdiag.analyses.displacement import Component
 from dtrdiag.analyses.onset import Onset
 from dtrdiag.analyses.remat_cost import RematCost, Share
@@ -45,17 +45,13 @@ def document_of_chains(chains: Chains) -> dict[str, Any]:
             {"step": number, "name": name, **attrs.asdict(share)}
             for number, name, share in chains.dearest_steps
         ],
-        "graph": {
-            "storages": chains.graph.number_of_nodes(),
-            "edges": chains.graph.number_of_edges(),
-            "cost_ns": sum(cost for _, _, cost in chains.graph.edges(data="cost_ns")),
-        },
+        "graph": _graph(chains),
         "thrash_loops": len(chains.components),
         "largest_thrash_loop": max((part.storages for part in chains.components), default=0),
         "components": [_component(part) for part in chains.components],
         "loops": [attrs.asdict(loop) for loop in chains.loops],
         "onset": _onset(chains.onset),
-        "chains": [attrs.asdict(chain) for chain in chains.chains],
+        "chains": [_chain(chain) for chain in chains.chains],
     }
 
 
@@ -82,10 +78,24 @@ def _cost(cost: RematCost) -> dict[str, Any]:
     }
 
 
+def _graph(chains: Chains) -> dict[str, Any]:
+    graph = chains.graph
+    return {
+        "storages": graph.number_of_nodes(),
+        "edges": graph.number_of_edges(),
+        "times": sum(data["times"] for _, _, data in graph.edges(data=True)),
+        "cost_ns": sum(data["cost_ns"] for _, _, data in graph.edges(data=True)),
+    }
+
+
 def _component(part: Component) -> dict[str, Any]:
     return attrs.asdict(part) | {
         "operators": [{"name": name, "evictions": times} for name, times in part.operators]
     }
+
+
+def _chain(chain: Chain) -> dict[str, Any]:
+    return attrs.asdict(chain) | {"cycles": [attrs.asdict(cycle) for cycle in chain.cycles]}
 
 
 def _onset(onset: Onset) -> dict[str, Any]:

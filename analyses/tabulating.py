@@ -7,7 +7,7 @@ materialisation, and for other events that of one batch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -75,15 +75,14 @@ def run_table(events: Iterable[Event]) -> RunTable:
         return reader.table()
     header, rest = split_header(events)
     reader = _Reader(header)
-    for columns in _in_columns(header, rest):
+    for columns in _in_columns(rest):
         reader.pass_over(columns)
     return reader.table()
 
 
-def _in_columns(header: RunHeader, rest: Iterator[Event]) -> Iterator[EventColumns]:
-    events = chain([header], rest)
+def _in_columns(events: Iterator[Event]) -> Iterator[EventColumns]:
     while chunk := list(islice(events, _CHUNK)):
-        yield columns_of(chunk)  # type: ignore[arg-type]
+        yield columns_of(chunk)
 
 
 class _Reader:

@@ -174,9 +174,10 @@ def _spread(columns: EventColumns, name: str) -> Ints:
 
 
 def _add(held: Exact, asked: Ints) -> Exact:
-    if held.dtype == object:
-        return held + asked.astype(object)
-    return add_exactly(held, asked)
+    if held.dtype != object:
+        return add_exactly(held, asked)
+    needed: Exact = held + asked.astype(object)
+    return needed
 
 
 def _by_step(step: Ints, values: Exact, reduce_at: Callable[[Any, Any], Any]) -> tuple[Ints, Exact]:

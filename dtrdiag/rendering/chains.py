@@ -283,9 +283,9 @@ def chains_table(chains: Chains) -> Table:
 def chain_words(chain: Chain, most: int = 4) -> list[str]:
     """The first cycles of a chain, a line each."""
     lines = [f"The chain of storage {chain.storage} ({plain_name(chain.name)}) begins:"]
-    lines += [f"  {_cycle_words(cycle)}" for cycle in chain.cycles[:most]]
+    lines += [f"- {_cycle_words(cycle)}" for cycle in chain.cycles[:most]]
     more = sum(chain.evictions.values()) - min(most, len(chain.cycles))
-    return [*lines, f"  and {count(more, 'cycle')} more"] if more > 0 else lines
+    return [*lines, f"- and {count(more, 'cycle')} more"] if more > 0 else lines
 
 
 def _cycle_words(cycle: Cycle) -> str:
@@ -326,12 +326,12 @@ def displacement_dot(graph: nx.DiGraph[Any], most: int) -> str:
     part: dict[Any, int] = {}
     for number, nodes in enumerate(nx.strongly_connected_components(graph)):
         part.update(dict.fromkeys(nodes, number))
-    nodes = dict.fromkeys(node for source, target, _ in edges for node in (source, target))
+    shown = {node for source, target, _ in edges for node in (source, target)}
     lines = ["digraph displacement {", '  node [shape=box, fontname="sans-serif"];']
     left_out = graph.number_of_edges() - len(edges)
     if left_out:
         lines.append(f'  label="{left_out} edges of less cost are left out";')
-    for node in sorted(nodes):
+    for node in sorted(shown):
         about = graph.nodes[node]
         label = f"{node} {_quoted(about['op_name'])}\\n{short_bytes(about['bytes'])}"
         lines.append(f'  {node} [label="{label}"];')
