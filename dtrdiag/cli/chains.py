@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
@@ -17,8 +18,14 @@ from dtrdiag.cli.options import (
     RunArgument,
     takes_rules,
 )
-from dtrdiag.cli.output import Pathlike, check_outputs, print_json, print_sentences, print_table
-from dtrdiag.cli.output import write_files as write_all
+from dtrdiag.cli.output import (
+    Pathlike,
+    check_outputs,
+    print_json,
+    print_sentences,
+    print_table,
+    write_files,
+)
 from dtrdiag.cli.pictures import check_suffix
 from dtrdiag.cli.sources import RunOptions, opened_run
 from dtrdiag.errors import UsageError
@@ -71,26 +78,33 @@ def chains(
     """
     if top < 0:
         raise UsageError(f"--top must be at least 0, not {top}")
-    for option, path in (("--dot", dot), ("--graphml", graphml_file), ("--csv", csv)):
+    files = {"--dot": dot, "--graphml": graphml_file, "--csv": csv}
+    for option, path in files.items():
         if path is not None:
             check_suffix(option, path)
-    check_outputs([dot, graphml_file, csv], force)
+    check_outputs(files.values(), force)
     with opened_run(run, RunOptions(policy, ratio, budget, rules)) as opened:
         found = find_chains(opened.log, top)
-    contents: dict[Pathlike, bytes] = {}
-    if dot is not None:
-        contents[dot] = displacement_dot(found.graph, DRAWN_EDGES).encode()
-    if graphml_file is not None:
-        contents[graphml_file] = graphml(found.graph)
-    if csv is not None:
-        contents[csv] = displacement_csv(found.graph)
-    write_all(contents)
+    written = _write(found, files)
     if json:
         print_json(document_of_chains(found))
         return
     _print(found, top)
-    if contents:
-        print_sentences(["", f"Wrote {', '.join(map(str, contents))}."])
+    if written:
+        print_sentences(["", f"Wrote {', '.join(written)}."])
+
+
+def _write(found: Chains, files: Mapping[str, str | None]) -> list[str]:
+    make: dict[str, Callable[[], bytes]] = {
+        "--dot": lambda: displacement_dot(found.graph, DRAWN_EDGES).encode(),
+        "--graphml": lambda: graphml(found.graph),
+        "--csv": lambda: displacement_csv(found.graph),
+    }
+    contents: dict[Pathlike, bytes] = {
+        path: make[option]() for option, path in files.items() if path is not None
+    }
+    write_files(contents)
+    return [str(path) for path in contents]
 
 
 def _print(found: Chains, top: int) -> None:
