@@ -1,4 +1,4 @@
-"""How far is a map, for people who watch a terminal?"""
+"""How far is a map, or the check of one, for people who watch a terminal?"""
 
 from __future__ import annotations
 
@@ -80,3 +80,17 @@ def maps_progress(
 
         show(0)
         yield show
+
+
+@contextmanager
+def check_progress() -> Iterator[Callable[[int, int], None]]:
+    """Shows how many intervals were checked; gives a function to be told that, and of how many."""
+    console = progress_console()
+    if console is None:
+        yield lambda done, total: None
+        return
+    columns = (TextColumn("intervals"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    counts = TextColumn("{task.completed:,} of {task.total:,}")
+    with Progress(*columns, counts, console=console, transient=True) as bar:
+        task = bar.add_task("verify", total=1)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
