@@ -239,7 +239,9 @@ class Run:
 
     def _breaks(self, named: Victim, victim: int) -> bool:
         """Whether an eviction under pressure is not the one that an intervention leads to."""
-        if not named.forced and len(self.pool) == 1 and named.storage in (None, victim):
+        if named.storage is not None and named.storage not in self.pool:
+            self.remarks.append(f"storage {named.storage} of an intervention is not in the pool")
+        elif not named.forced and len(self.pool) == 1:
             self.remarks.append("one storage is forbidden, and there is no other")
         elif named.forced and victim != named.storage:
             self.remarks.append(f"the forced victim is {named.storage}, not {victim}")

@@ -141,6 +141,10 @@ class Checking:
             message = f"the forced victim of decision {at} is {named.storage}, not {victim}"
         elif not named.forced and victim == named.storage:
             message = f"storage {victim} is forbidden at decision {at}"
+        elif named.storage is not None and named.storage not in self.state.pool:
+            message = f"storage {named.storage} of decision {at} is not in the pool"
+        elif not named.forced and len(self.state.pool) == 1:
+            message = f"one storage is forbidden at decision {at}, and there is no other"
         else:
             return
         self.report("intervention", event, message)

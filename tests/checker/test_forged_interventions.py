@@ -102,6 +102,22 @@ def test_a_forbidden_victim_goes(plain, small_trace, place):
     assert (ours, "intervention" in any_runtime) == ({"intervention"}, True)
 
 
+@pytest.mark.parametrize("word", ["force", "forbid"])
+def test_a_storage_that_was_not_to_be_had(plain, small_trace, place, word):
+    """A constant, say, is pinned: to forbid it changes nothing, and is no run."""
+    forged = claiming(plain, f"{word} {place[0]}=0")
+    ours, any_runtime = found(forged, small_trace)
+    assert "intervention" in ours & any_runtime
+
+
+def test_the_only_storage_is_forbidden(record_run, small_trace, rules):
+    events = record_run(small_trace, **{**rules, "budget_bytes": rules["budget_bytes"] * 5 // 8})
+    decisions = [event for event in events if event.kind in DECISIONS]
+    at = next(at for at, e in enumerate(decisions) if getattr(e, "pool_size", None) == 1)
+    ours, any_runtime = found(claiming(events, f"forbid {at}"), small_trace)
+    assert "intervention" in ours & any_runtime
+
+
 @pytest.mark.parametrize("by", [-1, 1])
 @pytest.mark.parametrize("word", ["force", "forbid"])
 def test_an_index_that_is_one_off(intervene, small_trace, plain, place, word, by):

@@ -215,7 +215,8 @@ def test_random_interventions_in_random_traces(random_traces, record_run, data):
     given = interventions(decisions or 1, evicted, storages, ops, rules["budget_bytes"])
     changes = data.draw(given)
     try:
-        changed = record_run(trace, **rules, interventions=changes)
+        engine = data.draw(st.sampled_from(["auto", "python"]))
+        changed = record_run(trace, **rules, interventions=changes, engine=engine)
     except (SimulationError, UsageError):
         assume(False)
     passes(trace, changed)
