@@ -39,8 +39,8 @@ STRICT   := -Wall -Wextra -Wconversion -Werror
 SANITIZED = PYTHONPATH="$$PWD" DTRDIAG_NATIVE=1 ASAN_OPTIONS=detect_leaks=0 \
   LD_PRELOAD="$(foreach lib,asan ubsan stdc++,$$($(CXX) -print-file-name=lib$(lib).so))" \
   $(abspath $(PY))
-ENGINE_TESTS := tests/simulator/test_engines.py tests/simulator/test_score_arithmetic.py \
-  tests/simulator/test_goldens.py -k 'not python_engine and not same_log'
+ENGINE_TESTS := tests/simulator/test_engines.py tests/simulator/test_native_interventions.py \
+  tests/simulator/test_score_arithmetic.py tests/simulator/test_goldens.py -k 'not python_engine and not same_log'
 
 sanitize: $(DEV)           ## the tests of the compiled engine under ASan and UBSan
 	@rm -rf $(SANITIZE) && mkdir -p $(SANITIZE)

@@ -14,6 +14,8 @@ from dtrdiag.analyses.budget_map import (
     summarise_map,
     worst_cliff,
 )
+from dtrdiag.analyses.chains import Chain, Chains, Cycle, find_chains
+from dtrdiag.analyses.chains_document import chains_document, document_of_chains
 from dtrdiag.analyses.diff import RunDiff, diff_document, diff_runs
 from dtrdiag.analyses.divergence import Decision, Divergence, first_divergence
 from dtrdiag.analyses.evictions import eviction_counts
@@ -26,6 +28,7 @@ from dtrdiag.analyses.instability import (
     measure_instability,
 )
 from dtrdiag.analyses.map_document import map_document, run_of_interval
+from dtrdiag.analyses.reevicted import ReEvictions, re_evictions_document
 from dtrdiag.analyses.sets import EvictionSets, SetComparison, eviction_sets, sets_document
 from dtrdiag.analyses.summary import (
     RunSummary,
@@ -34,26 +37,35 @@ from dtrdiag.analyses.summary import (
     summary_document,
     summary_of,
 )
+from dtrdiag.analyses.trajectory import Trajectory, trajectory_document
 
 __all__ = [
     "BudgetMap",
+    "Chain",
+    "Chains",
     "Cliff",
+    "Cycle",
     "Decision",
     "Divergence",
     "EvictionSets",
     "Frontier",
     "Instability",
     "MapSummary",
+    "ReEvictions",
     "RunDiff",
     "RunSummary",
     "Segment",
     "SetComparison",
+    "Trajectory",
     "Variation",
+    "chains_document",
     "dependency_graph",
     "diff_document",
     "diff_runs",
+    "document_of_chains",
     "eviction_counts",
     "eviction_sets",
+    "find_chains",
     "first_divergence",
     "frontier_document",
     "instability_document",
@@ -62,6 +74,7 @@ __all__ = [
     "measure_instability",
     "neighbourhood",
     "pinned_frontier",
+    "re_evictions_document",
     "run_document",
     "run_of_interval",
     "sets_document",
@@ -69,5 +82,6 @@ __all__ = [
     "summarise_map",
     "summary_document",
     "summary_of",
+    "trajectory_document",
     "worst_cliff",
 ]

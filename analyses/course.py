@@ -176,11 +176,15 @@ class CourseBuilder:
             self._introduce(called, name, storages, sizes)
 
     def course(self) -> Course:
-        """The course of the events so far; O(decisions)."""
-        parts = [*self._parts, self._live.part()]
-        kind, subject, step, cause, cost_ns, arrivals, lengths, steps, called = (
-            np.concatenate(each) for each in zip(*parts, strict=True)
-        )
+        """The course of the events taken in, which the builder keeps no longer; O(decisions)."""
+        columns = list(zip(*self._parts, self._live.part(), strict=True))
+        self._parts.clear()
+        self._live = _Rows()
+        joined = []
+        while columns:
+            # One after the other, so that what is joined is not in memory twice.
+            joined.append(np.concatenate(columns.pop(0)))
+        kind, subject, step, cause, cost_ns, arrivals, lengths, steps, called = joined
         if len(step) and (not len(steps) or step[0] < steps[0]):
             # Decisions before any step of the schedule: as if of a first step without a call.
             steps = np.concatenate([step[:1], steps])

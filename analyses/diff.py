@@ -152,8 +152,7 @@ def diff_runs(a: Iterable[Event], b: Iterable[Event], following: int = FOLLOWING
         require_same_trace(a.header, b.header)
         watch_a.read(a)
         watch_b.read(b)
-        items_a, items_b = watch_a.items.items(), watch_b.items.items()
-        comparison = compare_items(a, items_a, b, items_b, following)
+        comparison = compare_items(a, watch_a.items.items(), b, watch_b.items.items(), following)
     else:
         watch_a, watch_b = _Watch(*split_header(a)), _Watch(*split_header(b))
         require_same_trace(watch_a.tally.header, watch_b.tally.header)

@@ -61,8 +61,10 @@ class ItemsBuilder:
         self._subjects.append(subject)
 
     def items(self) -> Items:
-        """All so far."""
-        return Items(np.concatenate(self._kinds), np.concatenate(self._subjects))
+        """All that were taken in; the builder keeps them no longer."""
+        kinds, self._kinds = self._kinds, []
+        subjects, self._subjects = self._subjects, []
+        return Items(np.concatenate(kinds), np.concatenate(subjects))
 
 
 def _spread(columns: EventColumns, name: str) -> npt.NDArray[np.int64]:

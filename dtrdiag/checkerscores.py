@@ -2,7 +2,8 @@
 
 Every score is worked out at every choice, neighbours are walked, classes are relabelled one storage
 at a time. What simrd caches, the regions of `estar`, is cached, since decisions depend on how old
-it is. The one shortcut: storages pinned for good have no regions, because nobody would read them.
+it is, unless that is repaired. The one shortcut: storages pinned for good have no regions, because
+nobody would read them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import math
 from typing import Any
 
 from dtrdiag.errors import UsageError
-from dtrdiag.events.records import Evict
+from dtrdiag.events.records import Evict, RunHeader
+from dtrdiag.interventions import Victim
 
 Score = int | float | None
 Choice = tuple[int, Score, tuple[tuple[int, Score], ...]]
@@ -46,20 +48,27 @@ class _Region:
 
 
 class Scores:
-    """What one run's policy looks at; `run` is the checker's, which keeps it up to date.
+    """What one run's policies look at; `run` is the checker's, which keeps it up to date.
 
     Raises:
-        UsageError: the policy is not defined here.
+        UsageError: a policy is not defined here.
     """
 
-    def __init__(self, run: Any, policy: str, seed: int) -> None:
-        if policy not in CHECKED_POLICIES:
-            raise UsageError(
-                f"the scores of policy {policy!r} cannot be checked: it is not one of those that "
-                "dtrdiag defines"
-            )
-        self._cost, self._by_size, self._by_staleness = CHECKED_POLICIES[policy]
-        self._run, self._random = run, seed
+    def __init__(self, run: Any, header: RunHeader) -> None:
+        self._policies = [(0, header.policy), *run.changes.policies]
+        for _, policy in self._policies:
+            if policy not in CHECKED_POLICIES:
+                raise UsageError(
+                    f"the scores of policy {policy!r} cannot be checked: it is not one of those "
+                    "that dtrdiag defines"
+                )
+        costs = {CHECKED_POLICIES[policy][0] for _, policy in self._policies}
+        self._fresh = "stale-region" in run.repairs
+        self._caches_regions = not self._fresh and not costs.isdisjoint(("estar", "backward"))
+        self._zero_stops = "zero-stops" not in run.repairs
+        self._run, self._random = run, header.seed
+        self._policy = CHECKED_POLICIES[header.policy]
+        """Of the choice at hand."""
         ids = range(len(run.storage))
         self._up: list[set[int]] = [set() for _ in ids]
         self._down: list[set[int]] = [set() for _ in ids]
@@ -69,6 +78,8 @@ class Scores:
         self._class: dict[int, int] = {}
         """Class of each non-resident storage."""
         self._values: list[int] = []
+        self._brought: dict[int, int] | None = {} if "phantom-credit" in run.repairs else None
+        """What non-resident storages brought to their classes, where it matters."""
 
     def called(self, op: int) -> None:
         """The outputs of an op came into being."""
@@ -84,8 +95,11 @@ class Scores:
     def returned(self, storages: list[int]) -> None:
         """An execution made these storages resident."""
         for storage in storages:
-            self._values[self._class.pop(storage)] -= self._run.compute[storage]
-        if self._cost in ("estar", "backward"):
+            taken = self._run.compute[storage]
+            if self._brought is not None:
+                taken = self._brought.pop(storage, 0)
+            self._values[self._class.pop(storage)] -= taken
+        if self._caches_regions:
             forward, backward = self._regions
             for storage in storages:
                 self._rebuild(0, storage)
@@ -103,7 +117,9 @@ class Scores:
         if near:
             self._class.update({s: merged for s, label in self._class.items() if label in near})
         self._class[storage] = merged
-        if self._cost in ("estar", "backward"):
+        if self._brought is not None:
+            self._brought[storage] = self._run.compute[storage]
+        if self._caches_regions:
             for way in (0, 1):
                 for neighbour in self._regions[1 - way][storage].edge:
                     if self._is_read(neighbour):
@@ -118,42 +134,70 @@ class Scores:
         for child in self._down[storage]:
             self._up[child].discard(storage)
 
-    def choice(self, event: Evict) -> Choice:
-        """What the policy chooses now, and what it has to say about the victim of the event."""
+    def choice(self, event: Evict, named: Victim | None) -> Choice:
+        """Whom the policy chooses now, and what it has to say about the victim of the event.
+
+        Args:
+            event: the eviction of the log.
+            named: what an intervention says of the victim.
+        """
         pool = list(self._run.pool)
-        if self._cost == "random":
-            return pool[self._below(len(pool))], None, ()
-        walked: list[tuple[int | float, int]] = []
-        for storage in pool:
-            walked.append((self._score(storage), -len(walked)))
-            if walked[-1][0] == 0:
+        switches = [policy for at, policy in self._policies if at <= self._run.decisions]
+        self._policy = CHECKED_POLICIES[switches[-1]]
+        if named and not named.forced:
+            passed_over = named.storage
+            if passed_over is None:
+                passed_over = self._walk_pool(pool)[0][0]
+            pool = [storage for storage in pool if storage != passed_over] or pool
+        ranked = [] if named and named.forced else self._walk_pool(pool)
+        victim = ranked[0][0] if ranked else event.storage
+        score = None if self._policy[0] == "random" else self._score(event.storage)
+        if victim != event.storage:
+            return victim, score, event.candidates
+        if named and score is not None:
+            ranked = [(victim, score), *self._walk_pool([s for s in pool if s != victim])]
+        return victim, score, tuple(ranked[1 : self._run.losers + 1])
+
+    def _walk_pool(self, pool: list[int]) -> list[tuple[int, Score]]:
+        """What a walk over the pool comes to see, best first; what is drawn, alone."""
+        if self._policy[0] == "random":
+            return [(pool[self._below(len(pool))], None)]
+        walked: list[tuple[int | float, int, int]] = []
+        for place, storage in enumerate(pool):
+            ties = {"first": place, "last": -place, "lowest-id": storage, "highest-id": -storage}
+            score = self._score(storage)
+            walked.append((score, ties[self._run.changes.tie_break], storage))
+            if score == 0 and self._zero_stops:
                 break
-        ranked = [(pool[-place], score) for score, place in sorted(walked)]
-        if ranked[0][0] == event.storage:
-            return *ranked[0], tuple(ranked[1 : self._run.losers + 1])
-        return ranked[0][0], self._score(event.storage), event.candidates
+        return [(storage, score) for score, _, storage in sorted(walked)]
 
     def _score(self, storage: int) -> int | float:
+        kind, by_size, by_staleness = self._policy
         run, latest = self._run, self._run.accessed[storage]
-        cost = 1 if self._cost == "none" else run.compute[storage]
-        if self._cost == "last access":
+        cost = 1 if kind == "none" else run.compute[storage]
+        if kind == "last access":
             return int(latest)
-        if self._cost == "eq":
+        if kind == "eq":
             near = {self._class[neighbour] for neighbour in self._near(storage)}
             cost += sum(self._values[label] for label in near)
-        elif self._cost == "backward":
-            cost += self._regions[1][storage].sum_ns
-        elif self._cost == "estar":
-            cost += self._regions[0][storage].sum_ns + self._regions[1][storage].sum_ns
-        elif self._cost == "full":
+        elif kind == "backward":
+            cost += self._region_sum(1, storage)
+        elif kind == "estar":
+            cost += self._region_sum(0, storage) + self._region_sum(1, storage)
+        elif kind == "full":
             around = self._walk(0, storage)[0] | self._walk(1, storage)[0]
             cost += sum(run.compute[other] for other in around)
             latest = max([latest, *(run.accessed[other] for other in around)])
-        if not (self._by_size or self._by_staleness):
+        if not (by_size or by_staleness):
             return int(cost)
-        below = run.size[storage] if self._by_size else 1
-        below *= run.clock - latest if self._by_staleness else 1
+        below = run.size[storage] if by_size else 1
+        below *= run.clock - latest if by_staleness else 1
         return cost / below if below else math.inf
+
+    def _region_sum(self, way: int, storage: int) -> int:
+        if not self._fresh:
+            return self._regions[way][storage].sum_ns
+        return int(sum(self._run.compute[other] for other in self._walk(way, storage)[0]))
 
     def _near(self, storage: int) -> set[int]:
         around = self._up[storage] | self._down[storage]

@@ -111,6 +111,14 @@ class AnalysisError(DtrdiagError):
     """The question does not fit the log, for example the frontier of a run that did not OOM."""
 
 
+class LedgerError(InputError):
+    """A ledger of claims, or a claim in it, cannot be used."""
+
+
+class MissingTraceError(UsageError):
+    """A known trace is not on this machine; the text says how to get it."""
+
+
 class ContradictionError(DtrdiagError):
     """Two results that must agree do not: a fault of dtrdiag itself, not of its input."""
 

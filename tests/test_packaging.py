@@ -22,6 +22,7 @@ SHIPPED_DATA = (
     ("dtrdiag", ("py.typed",)),
     ("dtrdiag/events", (".json",)),
     ("dtrdiag/trace/bundled", (".gz", ".toml")),
+    ("dtrdiag/analyses/claims", (".json", ".toml")),
 )
 
 
@@ -84,12 +85,13 @@ def test_the_wheel_holds_every_tracked_module(tracked, wheel_names):
 
 def test_the_wheel_holds_the_data_files_beside_the_modules(tracked, wheel_names):
     expected = {
-        name
+        installed_name(name)
         for name in tracked
         for folder, endings in SHIPPED_DATA
-        if str(name.parent) == folder and name.name.endswith(endings)
+        if str(installed_name(name).parent) == folder and name.name.endswith(endings)
     }
     assert PurePosixPath("dtrdiag/py.typed") in expected
+    assert PurePosixPath("dtrdiag/analyses/claims/statuses.json") in expected
     assert sorted(expected - wheel_names) == []
 
 

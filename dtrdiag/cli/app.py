@@ -28,6 +28,8 @@ import typer.main
 
 from dtrdiag import __version__
 from dtrdiag.cli import traces
+from dtrdiag.cli.ablate import ablate
+from dtrdiag.cli.chains import chains
 from dtrdiag.cli.diff import diff
 from dtrdiag.cli.doctor import doctor
 from dtrdiag.cli.graph import graph
@@ -35,6 +37,7 @@ from dtrdiag.cli.map import budget_map
 from dtrdiag.cli.oom import oom
 from dtrdiag.cli.quickstart import quickstart
 from dtrdiag.cli.replay import replay
+from dtrdiag.cli.reproduce import reproduce
 from dtrdiag.cli.run import run
 from dtrdiag.cli.streams import drop, drop_output, one_line, printable
 from dtrdiag.cli.sweep import sweep
@@ -58,11 +61,14 @@ VERBS: dict[str, Callable[..., None] | typer.Typer] = {
     "run": run,
     "sweep": sweep,
     "map": budget_map,
+    "ablate": ablate,
     "oom": oom,
     "diff": diff,
+    "chains": chains,
     "replay": replay,
     "verify": verify,
     "graph": graph,
+    "reproduce": reproduce,
     "doctor": doctor,
 }
 """Every verb, in the order of the help text."""

@@ -100,7 +100,7 @@ def budget_map(
     ask.check()
     if output is not None:
         check_map_path(output)
-    _check_jobs(jobs)
+    check_jobs(jobs)
     config = rules.config(policy)
     trace = load_trace(source)
     _show(_compute(trace, config, ask, Making(jobs, output, force, rules.policy_file)), ask, json)
@@ -180,7 +180,12 @@ def amount(text: str, peak_bytes: int | None) -> int:
     return budget_from_ratio(peak_bytes, value)
 
 
-def _check_jobs(jobs: int | None) -> None:
+def check_jobs(jobs: int | None) -> None:
+    """Refuse a number of processes that nobody can want.
+
+    Raises:
+        UsageError: it is not in 1 to `MAX_JOBS`.
+    """
     if jobs is not None and not 1 <= jobs <= MAX_JOBS:
         raise UsageError(f"-j must be 1 to {MAX_JOBS} processes, not {jobs}")
 

@@ -1,9 +1,9 @@
-"""How far is a map, for people who watch a terminal?"""
+"""How far is a map, or the check of one, for people who watch a terminal?"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -43,3 +43,54 @@ def map_progress(
 
         show()
         yield show
+
+
+@contextmanager
+def maps_progress(
+    known: Sequence[Outcomes], low_bytes: int, high_bytes: int
+) -> Iterator[Callable[[int], None]]:
+    """The same for several maps of one range; the function is given the index of one.
+
+    Args:
+        known: what is known of each, also later.
+        low_bytes: lowest budget of the range.
+        high_bytes: highest budget, included.
+    """
+    console = progress_console()
+    if console is None:
+        yield lambda which: None
+        return
+
+    def rest(which: int) -> int:
+        return sum(high - low + 1 for low, high in known[which].gaps(low_bytes, high_bytes))
+
+    left = [rest(which) for which in range(len(known))]
+    total = len(known) * (high_bytes - low_bytes + 1)
+    words = TextColumn("{task.fields[whole]} of {task.fields[maps]} maps")
+    found_words = TextColumn("{task.fields[found]:,} intervals")
+    columns = [BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), words, found_words]
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("maps", total=total, found=0, whole=0, maps=len(known))
+
+        def show(which: int) -> None:
+            left[which] = rest(which)
+            whole = sum(not each for each in left)
+            found = sum(map(len, known))
+            bar.update(task, completed=total - sum(left), found=found, whole=whole)
+
+        show(0)
+        yield show
+
+
+@contextmanager
+def check_progress() -> Iterator[Callable[[int, int], None]]:
+    """Shows how many intervals were checked; gives a function to be told that, and of how many."""
+    console = progress_console()
+    if console is None:
+        yield lambda done, total: None
+        return
+    columns = (TextColumn("intervals"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    counts = TextColumn("{task.completed:,} of {task.total:,}")
+    with Progress(*columns, counts, console=console, transient=True) as bar:
+        task = bar.add_task("verify", total=1)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

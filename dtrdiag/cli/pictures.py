@@ -18,6 +18,7 @@ FORMATS = {
     "--dot": ("DOT", (".dot", ".gv", ".txt")),
     "--svg": ("SVG", (".svg", ".xml")),
     "--graphml": ("GraphML", (".graphml", ".xml")),
+    "--csv": ("CSV", (".csv", ".txt")),
 }
 """What each option writes, and the suffixes that suit it."""
 OTHER_SUFFIXES = (
@@ -50,12 +51,17 @@ def check_pictures(dot: str | None, svg: str | None, graphml: str | None, force:
     """
     for option, path in (("--dot", dot), ("--svg", svg), ("--graphml", graphml)):
         if path is not None:
-            _check_suffix(option, path)
+            check_suffix(option, path)
     target = None if svg is None else picture_target(svg)
     check_outputs([dot, graphml, None if target == dot else target], force)
 
 
-def _check_suffix(option: str, path: str) -> None:
+def check_suffix(option: str, path: str) -> None:
+    """Refuse a file that is named after another format than the option writes.
+
+    Raises:
+        UsageError: its suffix says so.
+    """
     known = {*OTHER_SUFFIXES, *(suffix for _, suffixes in FORMATS.values() for suffix in suffixes)}
     what, suffixes = FORMATS[option]
     suffix = Path(path).suffix.lower()

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from dtrdiag.checker import Problem, check
+from dtrdiag.cli.mapprogress import check_progress
 from dtrdiag.cli.options import Json
 from dtrdiag.cli.output import print_json, print_sentences, print_table
 from dtrdiag.cli.policyfile import load_policy_file
 from dtrdiag.cli.sources import load_trace
 from dtrdiag.errors import UsageError
-from dtrdiag.experiments.map_check import check_map
+from dtrdiag.experiments.map_check import check_map, recorded_overheads
 from dtrdiag.experiments.map_files import is_saved_map, read_map
 from dtrdiag.log import open_log
 from dtrdiag.rendering.checks import checked_map_words, checked_words
@@ -63,8 +64,11 @@ def verify(
 def _verify_map(
     path: str, trace: str, sample: int | None, seed: int, scores: bool, json: bool
 ) -> None:
-    saved = read_map(path)
-    found = check_map(saved, load_trace(trace), sample=sample, seed=seed, scores=scores)
+    saved, overheads = read_map(path), recorded_overheads(path)
+    options: dict[str, Any] = {"sample": sample, "seed": seed, "scores": scores}
+    checked = load_trace(trace)
+    with check_progress() as tell:
+        found = check_map(saved, checked, **options, overheads=overheads, tell=tell)
     facts = {
         "events": found.events,
         "complete": found.complete,

@@ -3,8 +3,7 @@
 This module is the single definition of the event schema. The JSON Schema, the field tables of
 `docs/events.md`, the reader and the writer are all derived from it. A record's fields appear in a
 log under the same names; `seq` numbers the events of a run from 0 without gaps and is their total
-order; `cause_seq` is the `seq` of the event that this one follows from, or None when the schedule
-itself asked for it.
+order; `cause_seq` is the `seq` of the event that this one follows from; None: the schedule asked.
 
 Sizes are in bytes, times in nanoseconds of simulated (or, for a live runtime, measured) operator
 cost. `memory_bytes`, `clock_ns`, `locks` and `references` are values *after* the event unless the
@@ -60,8 +59,7 @@ class RunHeader:
     trace_tensors: int | None = _doc("number of tensors in the schedule, if known")
     policy: str = _doc("name of the eviction policy")
     dealloc: str = _doc(
-        "what a release of the last external reference does",
-        choices=("eager", "ignore", "banish"),
+        "what a release of the last external reference does", choices=("eager", "ignore", "banish")
     )
     semantics: str = _doc("the rules that decisions follow, such as `simrd`")
     budget_bytes: int | None = _doc("memory budget; null: unlimited")

@@ -109,7 +109,7 @@ class Mapper:
         if not left:
             return
         if self._pool is None:
-            opened = workers(self._trace, self._rules, self._jobs, self._prepare)
+            opened = workers(self._trace, [self._rules], self._jobs, self._prepare)
             stack.callback(self._forget_pool)
             self._pool = stack.enter_context(opened)
         parts = Ranges(left, self._jobs * PIECES_A_JOB)

@@ -7,8 +7,10 @@ come to compared with the map. A wrong map, a wrong run and a wrong log are told
 
 from __future__ import annotations
 
+import importlib
+import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import attrs
@@ -18,8 +20,11 @@ from dtrdiag.errors import UsageError
 from dtrdiag.events.records import End
 from dtrdiag.experiments.map_files import SavedMap
 from dtrdiag.experiments.outcomes import Outcome
+from dtrdiag.files import read_bytes
 from dtrdiag.hooks import Hooks
-from dtrdiag.simulator import RunConfig, simulate
+from dtrdiag.interventions import parse_interventions
+from dtrdiag.log import is_parquet
+from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
 from dtrdiag.trace import Trace
 
 
@@ -46,7 +51,14 @@ class MapCheck:
 
 
 def check_map(
-    saved: SavedMap, trace: Trace, *, sample: int | None = None, seed: int = 0, scores: bool = False
+    saved: SavedMap,
+    trace: Trace,
+    *,
+    sample: int | None = None,
+    seed: int = 0,
+    scores: bool = False,
+    overheads: Mapping[int, float | None] | None = None,
+    tell: Callable[[int, int], None] | None = None,
 ) -> MapCheck:
     """Check a map against its trace.
 
@@ -56,6 +68,8 @@ def check_map(
         sample: how many intervals to run again, drawn with `seed`; None: all.
         seed: of the draw.
         scores: compare the victims of these runs with the policy's choices.
+        overheads: what the file of the map says of them; see `recorded_overheads`.
+        tell: is told after each interval how many have been run again, and of how many.
 
     Raises:
         UsageError: the sample is below 1; `scores`, and the policy is not one of dtrdiag's.
@@ -66,7 +80,7 @@ def check_map(
     rows = list(saved.outcomes)
     if saved.definition["trace_sha256"] != trace.sha256:
         return MapCheck(len(rows), 0, 0, False, scores, (Problem(0, "trace", "of another trace"),))
-    problems = list(_shape(saved, rows))
+    problems = [*_shape(saved, rows), *_figures(trace, rows, overheads or {})]
     complete = not saved.outcomes.gaps(saved.from_bytes, saved.to_bytes)
     drawn: Sequence[int] = range(len(rows))
     if sample is not None and sample < len(rows):
@@ -80,6 +94,8 @@ def check_map(
             events += count
             problems += [attrs.evolve(problem, seq=at) for problem in found]
         checked += 1
+        if tell is not None:
+            tell(checked, len(drawn))
     return MapCheck(len(rows), checked, events, complete, scores, tuple(problems[:MAX_PROBLEMS]))
 
 
@@ -94,6 +110,43 @@ def _shape(saved: SavedMap, rows: Sequence[Outcome]) -> Iterator[Problem]:
             after = sum(row.end.interval_lo_bytes < low for row in rows)
             message = f"no interval holds the budgets from {low} to {high} bytes"
             yield Problem(after, "complete", message)
+
+
+def _figures(
+    trace: Trace, rows: Sequence[Outcome], overheads: Mapping[int, float | None]
+) -> Iterator[Problem]:
+    """What follows from the trace, and from the other figures of an interval."""
+    peak_bytes = None
+    if any(row.header.peak_bytes is not None for row in rows):
+        peak_bytes = baseline_peak_bytes(trace)
+    for at, row in enumerate(rows):
+        header, end = row.header, row.end
+        stated = (header.trace_ops, header.trace_tensors, header.baseline_cost_ns)
+        if stated != (trace.ops, trace.tensors, trace.baseline_cost_ns):
+            yield Problem(at, "trace", f"ops, tensors and baseline cost of the trace are {stated}")
+        if header.peak_bytes not in (None, peak_bytes):
+            yield Problem(at, "trace", f"peak_bytes is {header.peak_bytes}, not {peak_bytes}")
+        cost_ns = trace.baseline_cost_ns
+        overhead = (cost_ns + end.remat_cost_ns) / cost_ns if cost_ns else None
+        if overheads.get(end.interval_lo_bytes, overhead) != overhead:
+            found = overheads[end.interval_lo_bytes]
+            yield Problem(at, "counts", f"the overhead is {found} in the map, not {overhead}")
+
+
+def recorded_overheads(path: str) -> dict[int, float | None]:
+    """The overheads that the file of a map lists, by the lowest budget of the interval.
+
+    They follow from other figures of the file, and `read_map`, which has to accept the file before,
+    does without them.
+    """
+    if is_parquet(path):
+        arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
+        names = ["interval_lo_bytes", "overhead"]
+        held = arrow.BufferReader(read_bytes(path))
+        table = parquet.read_table(held, columns=names, use_threads=False)
+        return dict(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+    intervals = json.loads(read_bytes(path))["intervals"]
+    return {one["lo"]: one["overhead"] for one in intervals if "overhead" in one}
 
 
 def _ends(end: End) -> list[int | None]:
@@ -114,6 +167,8 @@ def _run_again(
         dealloc=header.dealloc,
         overhead_limit=header.overhead_limit,
         seed=header.seed,
+        semantics=header.semantics,
+        interventions=parse_interventions(header.interventions),
     )
     checker = Checker(trace, scores=scores)
     hooks = Hooks()

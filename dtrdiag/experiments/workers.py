@@ -125,11 +125,11 @@ def _parts(budgets: Range, most: int) -> Iterator[Range]:
 
 
 class Workers:
-    """Processes that walk ranges of one trace under one set of rules.
+    """Processes that walk ranges of one trace, under one set of rules or several.
 
     Args:
         trace: what to run.
-        rules: apart from the budget.
+        rules: each set apart from the budget.
         jobs: how many processes.
         prepare: called in each process before its first walk, for example to load a policy file.
             It is sent there, so it must be a function of a module, or a `partial` of one.
@@ -138,7 +138,7 @@ class Workers:
     def __init__(
         self,
         trace: Trace,
-        rules: RunConfig,
+        rules: Sequence[RunConfig],
         jobs: int,
         prepare: Callable[[], object] | None = None,
     ) -> None:
@@ -146,34 +146,54 @@ class Workers:
         self._before = set(multiprocessing.active_children())
         # Spawned, not forked: numpy may hold threads, and a fork of those can hang.
         self._executor = ProcessPoolExecutor(
-            jobs, multiprocessing.get_context("spawn"), _start, (trace, rules, prepare)
+            jobs, multiprocessing.get_context("spawn"), _start, (trace, tuple(rules), prepare)
         )
 
     def each(self, ranges: Ranges, trim: Callable[[Range], list[Range]]) -> Iterator[Walk]:
         """Walk all ranges, in no particular order, and hand over what is found as it comes.
 
         Args:
-            ranges: what to walk.
+            ranges: what to walk, under the first set of rules.
             trim: what of a range is still unknown, asked just before it is given to a worker.
 
         Raises:
             DtrdiagError: of the first run that fails, or because a worker was killed.
         """
-        running: set[Future[Walk]] = set()
-        while ranges or running:
-            while ranges and len(running) < self.jobs:
-                unknown = trim(ranges.take(self.jobs - len(running)))
+        for _, walk in self.each_of([ranges], lambda _, budgets: trim(budgets)):
+            yield walk
+
+    def each_of(
+        self, queues: Sequence[Ranges], trim: Callable[[int, Range], list[Range]]
+    ) -> Iterator[tuple[int, Walk]]:
+        """As `each`, for several sets of rules: those that come first have precedence.
+
+        Args:
+            queues: what to walk under each set of rules, in their order.
+            trim: as for `each`, with the index of the rules.
+
+        Returns:
+            Each walk with the index of its rules.
+
+        Raises:
+            as `each`.
+        """
+        running: dict[Future[Walk], int] = {}
+        while any(queues) or running:
+            while any(queues) and len(running) < self.jobs:
+                which = next(at for at, queue in enumerate(queues) if queue)
+                others = sum(len(queue) for at, queue in enumerate(queues) if at != which)
+                unknown = trim(which, queues[which].take(self.jobs - len(running) - others))
                 for other in reversed(unknown[1:]):
-                    ranges.put_back(other)
+                    queues[which].put_back(other)
                 if unknown:
                     with interrupts_held_back():
-                        running.add(self._executor.submit(_walk, unknown[0]))
+                        running[self._executor.submit(_walk, which, unknown[0])] = which
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                running.remove(future)
+                which = running.pop(future)
                 found, left = _result(future)
                 if left is not None:
-                    ranges.put_back(left)
-                yield found, left
+                    queues[which].put_back(left)
+                yield which, (found, left)
 
     def end(self) -> None:
         """Let the processes go when they have done what they were given."""
@@ -188,7 +208,10 @@ class Workers:
 
 @contextmanager
 def workers(
-    trace: Trace, rules: RunConfig, jobs: int, prepare: Callable[[], object] | None = None
+    trace: Trace,
+    rules: Sequence[RunConfig],
+    jobs: int,
+    prepare: Callable[[], object] | None = None,
 ) -> Iterator[Workers]:
     """Workers that are gone afterwards, however it ended; arguments as for `Workers`."""
     pool = Workers(trace, rules, jobs, prepare)
@@ -211,15 +234,20 @@ def _result(future: Future[Walk]) -> Walk:
 
 # --- in a worker ----------------------------------------------------------------------------------
 
-_walker: Walker | None = None
+_trace: Trace | None = None
+_rules: tuple[RunConfig, ...] = ()
+_walker: tuple[int, Walker] | None = None
+# Of the rules that were walked last: a walker keeps what the next walk of the range can begin with.
 _problem: DtrdiagError | None = None
 # Why it could not be prepared. An error at the start would only be told as a broken pool.
 
 
-def _start(trace: Trace, rules: RunConfig, prepare: Callable[[], object] | None) -> None:
-    global _walker, _problem
+def _start(
+    trace: Trace, rules: tuple[RunConfig, ...], prepare: Callable[[], object] | None
+) -> None:
+    global _trace, _rules, _problem
     start_worker()
-    _walker = Walker(trace, rules)
+    _trace, _rules = trace, rules
     if prepare is not None:
         try:
             prepare()
@@ -227,9 +255,12 @@ def _start(trace: Trace, rules: RunConfig, prepare: Callable[[], object] | None)
             _problem = error
 
 
-def _walk(budgets: Range) -> Walk:
+def _walk(which: int, budgets: Range) -> Walk:
+    global _walker
     if _problem is not None:
         raise _problem
-    if _walker is None:
+    if _trace is None:
         raise SimulationError("a worker was given a range before it was started")
-    return _walker.walk(budgets)
+    if _walker is None or _walker[0] != which:
+        _walker = which, Walker(_trace, _rules[which])
+    return _walker[1].walk(budgets)

@@ -9,6 +9,7 @@ import attrs
 
 from dtrdiag.events.records import Event, OpDefined, OutputRequested, RunHeader
 from dtrdiag.ids import OpId, StorageId, TensorId
+from dtrdiag.interventions import Victim
 from dtrdiag.log.replay import Replay
 from dtrdiag.log.rules import Problem
 
@@ -71,16 +72,23 @@ class Checking:
     next_step: int = 0
     limit_ns: float | int | None = None
     """Remat cost above which the run has to stop."""
-    budget_bytes: int | None = None
     banishing: bool = False
+    ours: bool = False
+    """The semantics is one of dtrdiag's, so nothing is left to the runtime."""
+    repairs: frozenset[str] = frozenset()
+    """Defects of simrd that are repaired in this run."""
     live: bool = False
-    """The unlocking loop walks a list that shrinks under it (semantics `simrd`)."""
+    """The unlocking loop walks a list that shrinks under it (a defect of simrd)."""
+    victims: dict[int, Victim] = attrs.field(factory=dict)
+    """Evictions that interventions are about, by decision."""
     dependents: dict[StorageId, set[TensorId]] = attrs.field(factory=dict)
     """Evicted dependents per storage, when banishing."""
     trigger_seq: int = -1
     """Last event after which a storage may be found dead: a `reference` or an `unlock`."""
     pins_due: list[StorageId] = attrs.field(factory=list)
     """Dependents of the storage just banished that are not pinned yet."""
+    call_pins: list[tuple[StorageId, str]] = attrs.field(factory=list)
+    """What is to be pinned, and why, now that a call is over."""
 
     def report(self, rule: str, event: Event, message: str) -> None:
         """Note a broken rule."""
@@ -111,9 +119,35 @@ class Checking:
             self.report("pending", event, f"op {self.plans[-1].op} is still pending")
             self.plans.clear()
         self.output = None
+        self.call_pins.clear()
         self.expect_cause(event, None)
         self.expect("step-order", event, "step", event.step, self.next_step)
         self.next_step = event.step + 1
+
+    def decides(self, event: Event, victim: StorageId | None) -> None:
+        """A decision is made; check it against the intervention at its index, if there is one.
+
+        Args:
+            event: the decision.
+            victim: whom it evicts under pressure; None: it is another decision.
+        """
+        at = self.state.tally.decisions
+        named = self.victims.get(at)
+        if named is None:
+            return
+        if victim is None:
+            message = f"decision {at} is no eviction under pressure, but has an intervention"
+        elif named.forced and victim != named.storage:
+            message = f"the forced victim of decision {at} is {named.storage}, not {victim}"
+        elif not named.forced and victim == named.storage:
+            message = f"storage {victim} is forbidden at decision {at}"
+        elif named.storage is not None and named.storage not in self.state.pool:
+            message = f"storage {named.storage} of decision {at} is not in the pool"
+        elif not named.forced and len(self.state.pool) == 1:
+            message = f"one storage is forbidden at decision {at}, and there is no other"
+        else:
+            return
+        self.report("intervention", event, message)
 
     def next_unlock(self, plan: Plan) -> TensorId | None:
         """The input whose lock the executed op gives back next."""

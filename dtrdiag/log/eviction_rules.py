@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dtrdiag.events.records import Banish, Evict, FitCheck, Pin
+from dtrdiag.events.records import Banish, Evict, FitCheck, Pin, Score
 from dtrdiag.ids import StorageId
+from dtrdiag.interventions import Victim
 from dtrdiag.log.checking import Due
 from dtrdiag.log.execution_rules import ExecutionRules
 
@@ -32,6 +33,7 @@ class EvictionRules(ExecutionRules):
         after = state.memory_bytes - size
         self.expect("memory", event, "memory_bytes", event.memory_bytes, after)
         self.expect("clock", event, "clock_ns", event.clock_ns, state.clock_ns)
+        self.decides(event, storage if cause == "pressure" else None)
         if storage not in state.resident:
             self.report(rule, event, f"storage {storage} is not in memory")
             return
@@ -71,47 +73,73 @@ class EvictionRules(ExecutionRules):
             return "not in memory"
         if storage in state.pins:
             return f"pinned ({state.pins[storage]})"
+        if state.is_kept(storage) and storage not in state.locks:
+            return "kept by an intervention"
         return f"locked by {state.locks.get(storage)}"
 
     def _candidates(self, event: Evict, wanted: int) -> None:
         state, pool = self.state, self.state.pool
         storages = [storage for storage, _ in event.candidates]
-        strangers = [s for s in storages if s not in pool or s == event.storage]
+        named = self.victims.get(state.tally.decisions)
+        spared = named is not None and not named.forced
+        absent = (event.storage, named.storage if named and spared else None)
+        strangers = [s for s in storages if s not in pool or s in absent]
         if strangers or len(set(storages)) != len(storages):
             self.report("candidates", event, f"{storages} are not distinct losers of the pool")
             return
-        if event.score is None or any(score is None for _, score in event.candidates):
+        scores = [score for _, score in event.candidates if score is not None]
+        if event.score is None or len(scores) < len(storages):
             if len(storages) > wanted:
                 self.report("candidates", event, f"{len(storages)} are listed, {wanted} wanted")
             return
+        others = len(pool) - 1
+        if named and spared:
+            others -= named.storage is None or (named.storage in pool and others > 0)
+        self._count(event, min(wanted, others), scores if named else [event.score, *scores])
+        self._ranking(event, named)
+
+    def _count(self, event: Evict, available: int, walked: list[float | int]) -> None:
         # A walk stops at a score of 0, so fewer losers may have been seen; then the best is <= 0.
-        available = min(wanted, len(pool) - 1)
-        if len(storages) > available or (len(storages) < available and event.score > 0):
-            self.report("candidates", event, f"{len(storages)} are listed, {available} wanted")
-        # The last of equals in the pool wins, under simrd's rules.
-        ties = state.header is not None and state.header.semantics == "simrd"
-        ranks = [
-            (score, -pool[storage] if ties else 0)
-            for storage, score in event.candidates
-            if score is not None
-        ]
+        listed = len(event.candidates)
+        cut = "zero-stops" not in self.repairs and min(walked, default=1) <= 0
+        if listed > available or (listed < available and not cut):
+            self.report("candidates", event, f"{listed} are listed, {available} wanted")
+
+    def _ranking(self, event: Evict, named: Victim | None) -> None:
+        """The losers are in order, and the victim, unless it is forced, goes before them."""
+        ranks = [self._rank(storage, score) for storage, score in event.candidates]
         if any(a > b for a, b in pairwise(ranks)):
             self.report("candidates", event, "not in order, best first")
-        own = (event.score, -pool.get(event.storage, 0) if ties else 0)
+        if named and named.forced:
+            return
+        own, place = self._rank(event.storage, event.score), self.state.pool
+        if named and not event.score and "zero-stops" not in self.repairs:
+            # The walk that found the victim ended there; the one that found the losers went on.
+            end = place.get(event.storage, 0)
+            ranks = [
+                rank
+                for rank, (loser, _) in zip(ranks, event.candidates, strict=True)
+                if place[loser] < end
+            ]
         if ranks and min(ranks) < own:
-            loser = event.candidates[ranks.index(min(ranks))]
-            self.report(
-                "score",
-                event,
-                f"storage {loser[0]} with {loser[1]} goes before the victim's {event.score}",
-            )
+            message = f"a loser with {min(ranks)[0]} goes before the victim's {event.score}"
+            self.report("score", event, message)
+
+    def _rank(self, storage: StorageId, score: Score) -> tuple[float | int, int]:
+        """Lower goes first."""
+        first = 0 if score is None else score
+        tie_break, place = self.state.interventions.tie_break, self.state.pool.get(storage, 0)
+        if tie_break == "last" and not self.ours:
+            return first, 0  # another runtime may break ties as it likes
+        ties = {"first": place, "last": -place, "lowest-id": storage, "highest-id": -storage}
+        return first, ties[tie_break]
 
     def _free(self, event: Evict, due: Due | None) -> None:
         """Evictions that make no choice."""
-        state, storage, cause = self.state, event.storage, event.cause
+        storage, cause = event.storage, event.cause
         if cause == "release":
             legal = due is not None and due.detail == "release" and due.subject == storage
-            if not legal or storage not in state.pool:
+            if not legal or not self._is_free(storage):
                 self.report("release", event, f"no release calls for storage {storage} to go")
             if due is not None and legal:
                 self.expect_cause(event, due.cause_seq)
@@ -120,6 +148,11 @@ class EvictionRules(ExecutionRules):
         given = (event.op, event.score, event.pool_size, event.candidates)
         self.expect(cause, event, "op, score, pool_size, candidates", given, (None, None, None, ()))
 
+    def _is_free(self, storage: StorageId) -> bool:
+        state = self.state
+        held = storage in state.locks or storage in state.pins
+        return storage in state.resident and not held
+
     def _check_dead(self, event: Evict | Banish, storage: StorageId, due: Due | None) -> None:
         """The storage must be one that is freed for good now."""
         state = self.state
@@ -127,7 +160,7 @@ class EvictionRules(ExecutionRules):
             self.expect_cause(event, due.cause_seq)
             return
         self.expect_cause(event, self.trigger_seq)
-        if not self.banishing or self.live:
+        if not self.banishing or self.ours:
             self.report("banish", event, f"nothing calls for storage {storage} to be freed")
         elif state.references[storage]:
             self.report("banish", event, f"storage {storage} has references")
@@ -171,5 +204,7 @@ class EvictionRules(ExecutionRules):
         state.apply(event)
         if event.reason == "banish":
             self._next_pin(event.cause_seq)
-        else:
+        elif event.reason == "output":
             self.output = None
+        else:
+            self.next_call_pin(event.cause_seq)

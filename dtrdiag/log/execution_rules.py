@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dtrdiag.events.records import (
     Compute,
     Evict,
@@ -103,7 +105,7 @@ class ExecutionRules(ScheduleRules):
         requested = state.requested_bytes[event.op]
         self.expect("memory", event, "memory_bytes", event.memory_bytes, state.memory_bytes)
         self.expect("fit", event, "requested_bytes", event.requested_bytes, requested)
-        budget, needed = self.budget_bytes, state.memory_bytes + requested
+        budget, needed = state.budget_bytes, state.memory_bytes + requested
         fits = budget is None or needed <= budget
         if event.fits != fits:
             self.report("fit", event, f"fits is {event.fits} at {needed} of {budget} bytes")
@@ -139,12 +141,13 @@ class ExecutionRules(ScheduleRules):
             self.report("inputs-defined", event, f"inputs {undefined} are not defined")
         self._outputs(event)
         before, clock_ns = state.memory_bytes, state.clock_ns + state.ops[op].cost_ns
-        requested, budget = state.requested_bytes[op], self.budget_bytes
+        requested, budget = state.requested_bytes[op], state.budget_bytes
         if budget is not None and before + requested > budget:
             self.report("budget", event, f"{before} + {requested} bytes exceed {budget}")
         after = before + requested - event.freed_bytes
         self.expect("memory", event, "memory_bytes", event.memory_bytes, after)
         self.expect("clock", event, "clock_ns", event.clock_ns, clock_ns)
+        self.decides(event, None)
         state.apply(event)
         self.advance()
 
@@ -153,7 +156,11 @@ class ExecutionRules(ScheduleRules):
         op = state.ops[event.op]
         defined, resident, freed = [wanted], [], 0
         own: StorageId | None = None
+        stays_banished = "banished-sibling" in self.repairs
         for tensor, storage, size in zip(op.outputs, op.storages, op.sizes_bytes, strict=True):
+            if stays_banished and tensor != wanted and storage in state.banished:
+                freed += size
+                continue
             arrives = storage not in state.resident
             if arrives and not _is_root(tensor, storage):
                 self.report("outputs", event, f"storage {storage} of alias {tensor} is not there")
@@ -193,7 +200,7 @@ class ExecutionRules(ScheduleRules):
         state.apply(event)
         self.trigger_seq = event.seq
         if self.banishing:
-            if plan is not None and self.live:
+            if plan is not None and self.ours:
                 self._no_longer_dependents(storage, plan.defined)
             self.try_banish(storage, event.seq)
         self.advance()
@@ -222,15 +229,32 @@ class ExecutionRules(ScheduleRules):
 
     def _schedule_goes_on(self, plan: Plan, executed_seq: int) -> None:
         state = self.state
+        if plan.reason == "first":
+            self.call_pins = list(self._pins_after(plan))
+            self.next_call_pin(executed_seq)
+            return
         storage = state.storage_of[plan.tensor]
         if storage in state.pins:
             self.output = None
         elif self.output is not None:
             self.due = Due(_PIN, "pin", self.output.seq, storage, "output")
-        elif plan.reason == "first":
-            op = state.ops[plan.op]
-            if op.name == CONSTANT and not op.inputs:
-                self.due = Due(_PIN, "pin", executed_seq, storage, "constant")
+
+    def _pins_after(self, plan: Plan) -> Iterator[tuple[StorageId, str]]:
+        """What is pinned once a call is over: a constant, then what interventions name."""
+        op = self.state.ops[plan.op]
+        if op.name == CONSTANT and not op.inputs:
+            yield self.state.storage_of[plan.tensor], "constant"
+        for tensor, storage in zip(op.outputs, op.storages, strict=True):
+            if _is_root(tensor, storage) and storage in self.state.interventions.pins:
+                yield storage, "intervention"
+
+    def next_call_pin(self, executed_seq: int) -> None:
+        """Require the next of these pins."""
+        while self.call_pins:
+            storage, reason = self.call_pins.pop(0)
+            if storage not in self.state.pins:
+                self.due = Due(_PIN, "pin", executed_seq, storage, reason)
+                return
 
 
 def _is_root(tensor: TensorId, storage: StorageId) -> bool:

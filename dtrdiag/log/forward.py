@@ -4,7 +4,8 @@ A replay applies one event after the other. For a log of millions of events, wha
 stop is made of can be had from whole columns: the pending stack is the last `materialise` at each
 depth, a storage is resident if its last event says so, and of the locks those remain that no
 unlock gave back. This holds where executions, locks and unlocks belong to the op on top of the
-stack, which is checked on the way; a log that is not so regular is left to `Replay`.
+stack, which is checked on the way; a log that is not so regular, or has an intervention's budget in
+between, is left to `Replay`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dtrdiag.errors import LogError
+from dtrdiag.errors import LogError, UsageError
 from dtrdiag.events.columns import COLUMNS, KIND_CODES, KINDS, EventColumns, column_name
 from dtrdiag.events.conversion import events_of
 from dtrdiag.events.fields import FIELDS
 from dtrdiag.events.packed import add_exactly
 from dtrdiag.events.records import OpDefined, OutOfMemory
 from dtrdiag.ids import OpId, StorageId
+from dtrdiag.interventions import parse_interventions
 from dtrdiag.log.held import HeldLocks, Irregular, sorted_by
 from dtrdiag.log.replay import Replay
 from dtrdiag.log.state import Frame
@@ -32,7 +34,7 @@ _STACKED = ("op", "tensor", "reason", "for_op", "storage", "cause", "resident")
 _CALLED = ("name", "outputs", "storages", "sizes_bytes")
 _CHECKED = ("memory_bytes", "requested_bytes", "fits")
 _STOPS = {column_name(kind, field.name) for kind in ("oom", "end") for field in FIELDS[kind]}
-NAMES = frozenset({*_STACKED, *_CALLED, *_CHECKED, *_STOPS})
+NAMES = frozenset({*_STACKED, *_CALLED, *_CHECKED, *_STOPS, "interventions"})
 """The columns that are needed."""
 
 _M, _L, _U, _F = (KIND_CODES[kind] for kind in ("materialise", "lock", "unlock", "fit"))
@@ -103,6 +105,7 @@ class _Forward:
         if not len(columns):
             return
         batch = _Batch(columns)
+        _require_one_budget(columns)
         if (np.diff(batch.seq, prepend=self.replay.seq) <= 0).any():
             raise Irregular
         self._call(batch)
@@ -295,6 +298,16 @@ class _Batch:
         rows = np.flatnonzero((self.kind == _L) | (self.kind == _U) | self.drops)
         change = (self.kind[rows] == _L).astype(np.int64) - (self.kind[rows] == _U)
         return np.stack([self.storage[rows], self.op[rows], owner_seq[rows], change])
+
+
+def _require_one_budget(columns: EventColumns) -> None:
+    """Else some fit checks do not count for the interval."""
+    for text in columns.of("run", "interventions").tolist():
+        try:
+            if parse_interventions(text).budgets:
+                raise Irregular
+        except UsageError:
+            raise Irregular from None
 
 
 def _array(values: Iterable[int]) -> npt.NDArray[np.int64]:

@@ -30,6 +30,7 @@ from dtrdiag.events.records import (
     Unlock,
 )
 from dtrdiag.ids import OpId, StorageId, TensorId
+from dtrdiag.interventions import Interventions, parse_interventions
 from dtrdiag.log.state import Frame, Tally
 
 
@@ -43,6 +44,10 @@ class Replay:
 
     header: RunHeader | None
     """The log's first event, once applied."""
+    interventions: Interventions
+    """What the header says was changed on purpose."""
+    budget_bytes: int | None
+    """The budget of the next fit check; None: unlimited."""
     stop: OutOfMemory | Thrashed | None
     """Why the run stopped early, if it did."""
     end: End | None
@@ -84,6 +89,8 @@ class Replay:
 
     def __init__(self) -> None:
         self.header = None
+        self.interventions = Interventions()
+        self.budget_bytes = None
         self.stop = None
         self.end = None
         self.seq = -1
@@ -106,6 +113,9 @@ class Replay:
         self.clock_ns = 1
         self.tally = Tally()
         self._entries = 0
+        self._kept: frozenset[int] = frozenset()
+        self._switches: list[tuple[int, int]] = []
+        self._switched = False
         self._consumers: dict[TensorId, dict[OpId, None]] = {}
         self._apply: dict[type[Any], Callable[[Any], None]] = {
             RunHeader: self._run,
@@ -148,8 +158,8 @@ class Replay:
         """Move the state past `event`. O(size of the event), amortised; `banish`: its dependents.
 
         Raises:
-            LogError: the event names something that the log did not introduce; the state is then
-                undefined.
+            LogError: the event names something that the log did not introduce, or interventions
+                that are not known; the state is then undefined.
         """
         try:
             self._apply[type(event)](event)
@@ -158,6 +168,8 @@ class Replay:
                 f"event {event.seq} ({event.kind}) names something that no earlier event "
                 f"introduced: {error}"
             ) from error
+        except UsageError as error:
+            raise LogError(f"event {event.seq} ({event.kind}): {error}") from error
         self.seq = event.seq
 
     def locks_on(self, storage: StorageId) -> int:
@@ -175,8 +187,23 @@ class Replay:
         """
         return tuple(self._consumers.get(tensor, ()))
 
+    def is_kept(self, storage: StorageId) -> bool:
+        """Whether an intervention keeps the storage out of the pool."""
+        return storage in self._kept
+
     def _run(self, event: RunHeader) -> None:
         self.header = event
+        self.interventions = parse_interventions(event.interventions)
+        self.budget_bytes = event.budget_bytes
+        self._kept = frozenset(self.interventions.keeps)
+        self._switches = list(reversed(self.interventions.budgets))
+        self._switch_budget()
+
+    def _switch_budget(self) -> None:
+        """From some decisions on, an intervention sets the budget."""
+        while self._switches and self._switches[-1][0] <= self.tally.decisions:
+            _, self.budget_bytes = self._switches.pop()
+            self._switched = True
 
     def _schedule(self, event: Event) -> None:
         self._settle()
@@ -240,12 +267,14 @@ class Replay:
             self.pending[-1].locked.remove(storage)
 
     def _enter_pool(self, storage: StorageId) -> None:
-        self._entries += 1
-        self.pool[storage] = self._entries
+        if storage not in self._kept:
+            self._entries += 1
+            self.pool[storage] = self._entries
 
     def _fit(self, event: FitCheck) -> None:
         self._settle()
-        self.tally.fit(event.memory_bytes + event.requested_bytes, event.fits)
+        if not self._switched:
+            self.tally.fit(event.memory_bytes + event.requested_bytes, event.fits)
 
     def _evict(self, event: Evict) -> None:
         storage = event.storage
@@ -258,6 +287,7 @@ class Replay:
         self.defined.difference_update(self.tensors_of[storage])
         self.memory_bytes -= self.size_bytes[storage]
         self.tally.evict(storage, event.cause)
+        self._switch_budget()
 
     def _drop_locks(self, storage: StorageId) -> None:
         self.pins.pop(storage, None)
@@ -287,6 +317,7 @@ class Replay:
             tally.remats += 1
             tally.remat_cost_ns += event.cost_ns
             tally.decide(f"R {op}")
+        self._switch_budget()
 
     def _pin(self, event: Pin) -> None:
         if event.reason == "output":

@@ -8,8 +8,8 @@ RULES: dict[str, str] = {
     "readable": "every line of the log can be read",
     "seq-order": "`seq` counts 0, 1, 2, ... without gaps",
     "header-first": "the log begins with its one `run` event",
-    "header": "the header's budget, limit, dealloc and other figures are possible, and the budget "
-    "is that of the ratio",
+    "header": "the header's budget, limit, dealloc and other figures are possible, the budget is "
+    "that of the ratio, and its interventions can be read",
     "ids": "every op, tensor and storage named was introduced by an earlier `op` event",
     "cause": "`cause_seq` names the event that this one follows from",
     "step-order": "`step` counts 0, 1, 2, ... over `op`, `reference` and `output` events",
@@ -35,10 +35,14 @@ RULES: dict[str, str] = {
     "release": "under `eager` the last release of a resident, unpinned storage evicts it, and "
     "nothing else does",
     "candidates": "the losers listed are other storages of the pool, best first, as many as asked",
-    "score": "no loser scores lower than the victim, or as low and later in the pool",
+    "score": "no loser scores lower than the victim, or as low and wins ties, unless the victim is "
+    "forced",
     "banish": "under `banish` a storage without references and undefined dependents is freed for "
     "good at once, its locks dropped, its dependents pinned",
-    "pin": "constants are pinned when computed, outputs when requested and defined, each once",
+    "pin": "constants are pinned when computed, then what an intervention pins, outputs when "
+    "requested and defined, each once",
+    "intervention": "a forced victim goes and a forbidden one stays at their decisions, which are "
+    "evictions under pressure, and the run gets to whatever the interventions are about",
     "oom": "an out-of-memory stop follows a check that failed with an empty pool",
     "thrashed": "the run stops at the execution that takes remat cost above the limit, and only "
     "there",
@@ -46,7 +50,8 @@ RULES: dict[str, str] = {
     "totals": "a run called no more ops, tensors and cost than the header announces, and all of "
     "them if it finished",
     "counts": "the counts of the `end` event are those of the log",
-    "interval": "the interval's bounds are the closest checks on either side of the budget",
+    "interval": "the interval's bounds are the closest checks on either side of the budget, those "
+    "under an intervention's budget left out",
     "digest": "`decisions_sha256` is the digest of the log's decisions",
 }
 """Every rule by id, in the order in which they are documented."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
+import attrs
+
+from dtrdiag.errors import UsageError
 from dtrdiag.events.records import (
     Banish,
     End,
@@ -18,6 +22,7 @@ from dtrdiag.events.records import (
     Thrashed,
 )
 from dtrdiag.ids import StorageId
+from dtrdiag.interventions import REPAIRS, parse_interventions
 from dtrdiag.log.checking import Checking, Due
 from dtrdiag.log.state import CAUSES
 
@@ -26,6 +31,9 @@ _PIN = (Pin,)
 _FREE = (Evict,)
 _BANISH = (Banish,)
 _STOP = (End,)
+
+SEMANTICS = ("simrd", "repaired")
+"""Semantics that are defined here to the last decision; other runtimes have some freedom."""
 
 
 class ScheduleRules(Checking):
@@ -53,9 +61,18 @@ class ScheduleRules(Checking):
                 f"overhead limit {limit}, candidates {event.candidates}, seed {event.seed}, "
                 "or one of its other figures",
             )
-        self.budget_bytes = event.budget_bytes
+        try:
+            changes = parse_interventions(event.interventions)
+        except UsageError as error:
+            self.report("header", event, f"interventions: {error}")
+            event = attrs.evolve(event, interventions=None)
+            changes = parse_interventions(None)
         self.banishing = event.dealloc == "banish"
-        self.live = event.semantics == "simrd"
+        self.ours = event.semantics in SEMANTICS
+        repaired = REPAIRS if event.semantics == "repaired" else changes.repairs
+        self.repairs = frozenset(repaired if self.ours else ())
+        self.live = self.ours and "live-iteration" not in self.repairs
+        self.victims = {victim.at: victim for victim in changes.victims}
         if limit is not None and event.baseline_cost_ns is not None:
             self.limit_ns = event.baseline_cost_ns * (limit - 1)
         self.state.apply(event)
@@ -138,9 +155,9 @@ class ScheduleRules(Checking):
             self.try_banish(storage, event.seq)
 
     def try_banish(self, storage: StorageId, seq: int) -> None:
-        """Under `simrd` semantics: require that a dead storage is freed for good."""
+        """Under semantics of ours: require that a dead storage is freed for good."""
         state = self.state
-        if not self.live or self.dependents.get(storage) or storage in state.banished:
+        if not self.ours or self.dependents.get(storage) or storage in state.banished:
             return
         if not state.references[storage]:
             kinds = _FREE if storage in state.resident else _BANISH
@@ -173,7 +190,7 @@ class ScheduleRules(Checking):
         requested = state.requested_bytes[event.op]
         self.expect("oom", event, "requested_bytes", event.requested_bytes, requested)
         self.expect("memory", event, "memory_bytes", event.memory_bytes, state.memory_bytes)
-        self.expect("oom", event, "budget_bytes", event.budget_bytes, self.budget_bytes)
+        self.expect("oom", event, "budget_bytes", event.budget_bytes, state.budget_bytes)
         self.expect("oom", event, "depth", event.depth, len(self.plans))
         state.apply(event)
         self.due = Due(_STOP, "end", None)
@@ -206,6 +223,8 @@ class ScheduleRules(Checking):
         self.expect("memory", event, "memory_bytes", event.memory_bytes, state.memory_bytes)
         self.expect("clock", event, "clock_ns", event.clock_ns, state.clock_ns)
         self._totals(event, finished=outcome == "ok")
+        for message in self._not_reached(outcome):
+            self.report("intervention", event, message)
         state.apply(event)
         self.due = Due((), "end", None)
 
@@ -247,6 +266,26 @@ class ScheduleRules(Checking):
         for field, announced, found in totals:
             if announced is not None and (finished or found > announced):
                 self.expect("totals", event, f"the header's {field}", announced, found)
+
+
+    def _not_reached(self, outcome: str) -> Iterator[str]:
+        """Interventions that changed nothing, because the run never came to it."""
+        changes, count = self.state.interventions, self.state.tally.decisions
+        # Right before an out-of-memory stop there was one more fit check.
+        checked = count + (outcome == "oom")
+        columns = (
+            ("victim", count, [victim.at for victim in changes.victims]),
+            ("policy", count, [at for at, _ in changes.policies]),
+            ("budget", checked, [at for at, _ in changes.budgets]),
+        )
+        for what, end, places in columns:
+            for at in places:
+                if at >= end:
+                    yield f"the {what} of decision {at} is not reached, there are {count}"
+        if outcome == "ok":
+            for storage in (*changes.pins, *changes.keeps):
+                if storage not in self.state.size_bytes:
+                    yield f"there is no storage {storage} to pin or keep"
 
 
 def _budget_is_of_the_ratio(header: RunHeader) -> bool:

@@ -48,6 +48,7 @@ class Tally:
         "_digest",
         "_lines",
         "computes",
+        "decisions",
         "evicted",
         "evictions",
         "interval_hi_bytes",
@@ -59,6 +60,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.computes = 0
+        self.decisions = 0
         self.remats = 0
         self.remat_cost_ns = 0
         self.max_memory_bytes = 0
@@ -70,7 +72,8 @@ class Tally:
         self._lines: list[str] = []
 
     def decide(self, line: str) -> None:
-        """Add one decision, such as `E 12`, to the digest."""
+        """Count one decision, such as `E 12`, and add it to the digest."""
+        self.decisions += 1
         self._lines.append(line)
         if len(self._lines) >= _FLUSH:
             self._flush()

@@ -43,15 +43,16 @@ def _extent_words(diff: RunDiff, found: Trajectory, last: Place) -> str:
     if found.alignment.stopped is None:
         return f"{words}to the end, {count(len(found.steps), 'step')}."
     stops = [
-        f"{side} {_STOPPED.get(run.outcome, 'ends')}"
-        for side, run in (("a", diff.a), ("b", diff.b))
-        if run.outcome != "ok"
+        f"{side} {_STOPPED.get(run.outcome, 'ends')} in step {int(course.steps[-1]):,}"
+        for side, run, course in (
+            ("a", diff.a, found.alignment.a),
+            ("b", diff.b, found.alignment.b),
+        )
+        if run.outcome != "ok" and len(course.steps)
     ]
     return (
         f"{words}to step {last.step:,}, the last that both completed, "
-        f"{count(len(found.steps), 'step')}: {' and '.join(stops)}"
-        f"{', the first of them' if len(stops) > 1 else ''} in step "
-        f"{found.alignment.stopped:,}."
+        f"{count(len(found.steps), 'step')}: {', and '.join(stops)}."
     )
 
 
@@ -149,10 +150,11 @@ def re_evicted_words(found: ReEvictions | None) -> list[str]:
     """Which re-evictions exist in one run only."""
     if found is None:
         return []
-    if not found.storages_a and not found.storages_b:
-        return ["Neither run evicts a storage under pressure that it had evicted so before."]
     until = found.until_step
     within = "" if until is None else f" up to step {until:,}, in which the first of them ends"
+    if not found.storages_a and not found.storages_b:
+        again = "evicts a storage under pressure that it had evicted so before"
+        return [f"Neither run {again}{',' if within else ''}{within}."]
     sides = [
         _one_sided_words(name, side)
         for name, side in (("a", found.only_a), ("b", found.only_b))

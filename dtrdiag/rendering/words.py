@@ -234,9 +234,11 @@ def _operator_words(diff: RunDiff) -> list[str]:
 
 def _set_words(diff: RunDiff) -> list[str]:
     sets = diff.sets.by_cause
+    sides = [side for side, run in (("a", diff.a), ("b", diff.b)) if run.outcome != "ok"]
+    cut = f" In {' and '.join(sides)} that is only up to the stop." if sides else ""
     return [
         f"Storages evicted under pressure: {_compared(sets['pressure'])}. "
-        f"For any cause: {_compared(sets['all'])}."
+        f"For any cause: {_compared(sets['all'])}.{cut}"
     ]
 
 

@@ -18,6 +18,7 @@ from dtrdiag.events.conversion import columns_of
 from dtrdiag.events.records import Event
 from dtrdiag.hooks import Hooks
 from dtrdiag.simulator import native
+from dtrdiag.simulator.asrun import as_run
 from dtrdiag.simulator.config import RunConfig, RunResult
 from dtrdiag.simulator.policies import Policy, find_policy
 from dtrdiag.simulator.run import refused, result_of, run_header, simulate, takes_native
@@ -44,6 +45,7 @@ def simulate_in_columns(
     Raises:
         whatever `simulate` raises, and whatever `take` does.
     """
+    trace = as_run(trace, config)
     policy = find_policy(config.policy)
     if takes_native(config) and native.built_in(policy):
         try:
@@ -96,11 +98,10 @@ def _native_columns(
         seconds += time.perf_counter() - started
         if len(columns):
             take(columns)
-        if run.finished():
+        if not run.running():
             break
         started = time.perf_counter()
-    started = time.perf_counter()
-    result = result_of(native.Finished(run.held, started), header)
+    result = result_of(run.finished(), header)
     end: records.End = attrs.evolve(result.end, seq=run.events + 1)
     take(columns_of([end]))
     return attrs.evolve(result, end=end, simulate_seconds=seconds + result.simulate_seconds)

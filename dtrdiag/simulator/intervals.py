@@ -13,6 +13,7 @@ import attrs
 
 from dtrdiag.errors import UsageError
 from dtrdiag.simulator import native
+from dtrdiag.simulator.asrun import as_run
 from dtrdiag.simulator.config import RunConfig, RunResult
 from dtrdiag.simulator.policies import Policy, find_policy
 from dtrdiag.simulator.run import refused, result_of, run_header, simulate, takes_native
@@ -39,6 +40,7 @@ def runs_between(
     """
     if not 1 <= from_bytes <= to_bytes:
         raise UsageError(f"no budgets from {from_bytes} to {to_bytes} bytes")
+    trace = as_run(trace, config)
     policy = find_policy(config.policy)
     if takes_native(config) and native.built_in(policy):
         return _shared_runs(trace, config, policy, from_bytes, to_bytes)

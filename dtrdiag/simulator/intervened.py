@@ -19,7 +19,7 @@ from dtrdiag.simulator.frames import Frame
 from dtrdiag.simulator.machine import NO_DETAILS, Machine
 from dtrdiag.simulator.policies import draw, find_policy
 from dtrdiag.simulator.pool import StorageTable
-from dtrdiag.simulator.scoring import Choice, Pick, choose
+from dtrdiag.simulator.scoring import Choice, Number, Pick, choose
 from dtrdiag.trace.model import Step
 
 
@@ -77,22 +77,27 @@ class IntervenedChooser(PolicyChooser):
         others = [storage for storage in storages if storage != passed]
         if not others:
             raise nothing_else(victim, passed)
-        return super().choose(others, clock_ns)
+        answer = self._answer(others, clock_ns)
+        if isinstance(answer, Pick):
+            return Choice(StorageId(others[answer.position]), None, ())
+        best = choose(others, answer, walk=self._walk)
+        return self._given(others, answer, others.index(best.storage))
 
     def _forced(self, storages: list[int], position: int, clock_ns: int) -> Choice:
-        storage = StorageId(storages[position])
-        if self._policy.score is draw:
-            return Choice(storage, None, ())
-        scores = self._answer(storages, clock_ns)
-        if isinstance(scores, Pick):
-            return Choice(storage, None, ())
+        answer = None if self._policy.score is draw else self._answer(storages, clock_ns)
+        if answer is None or isinstance(answer, Pick):
+            return Choice(StorageId(storages[position]), None, ())
+        return self._given(storages, answer, position)
+
+    def _given(self, storages: list[int], scores: list[Number], position: int) -> Choice:
+        """The choice of a storage; the losers are those of a walk over the others."""
         losers: tuple[Candidate, ...] = ()
         others = storages[:position] + storages[position + 1 :]
         if self._candidates and others:
             rest = scores[:position] + scores[position + 1 :]
             best = choose(others, rest, self._candidates - 1, self._walk)
             losers = ((best.storage, best.score), *best.candidates)
-        return Choice(storage, scores[position], losers)
+        return Choice(StorageId(storages[position]), scores[position], losers)
 
     def _decided(self) -> None:
         passed: Victim | None = self._victims.get(self._made)

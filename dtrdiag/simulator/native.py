@@ -18,12 +18,13 @@ from typing import Any, cast
 from dtrdiag.errors import SimulationError
 from dtrdiag.events.columns import EventColumns
 from dtrdiag.ids import OpId, StorageId, TensorId
+from dtrdiag.simulator.asrun import no_pressure, not_in_pool, nothing_else, refuse_unreached
 from dtrdiag.simulator.config import PendingOp, RunConfig, Stop
 from dtrdiag.simulator.enginepool import EnginePool
 from dtrdiag.simulator.eventcolumns import column_of_number, columns_from, names_column
-from dtrdiag.simulator.policies import Factors, Policy, PolicyFunction, draw
+from dtrdiag.simulator.policies import Factors, Policy, PolicyFunction, draw, find_policy
 from dtrdiag.simulator.pool import USES, SplitMix64
-from dtrdiag.simulator.scoring import Choice, choose_from
+from dtrdiag.simulator.scoring import Choice, Pick, Walk, checked_answer, choose
 from dtrdiag.trace.model import Trace
 
 _native: Any = None
@@ -35,6 +36,9 @@ except ImportError as error:
 
 _TEXT_DECISIONS = 1 << 18
 _MOST_NS = (1 << 63) - 1
+_NO_PRESSURE, _NOT_IN_POOL = 0, 1
+_ANY = -1
+"""Whichever storage the policy would choose."""
 
 
 class Unsuitable(Exception):  # noqa: N818 - a reason to take the other engine, not an error
@@ -89,6 +93,14 @@ class Finished:
             tuple(map(StorageId, evictable)),
         )
 
+    def refuse_unreached(self, config: RunConfig) -> None:
+        """Refuse the run if it ended before an intervention took place.
+
+        Raises:
+            SimulationError: it did.
+        """
+        refuse_unreached(config.interventions, _decisions(self.totals), self.totals["outcome"])
+
     def chooser(self) -> RecordedChooser:
         """A chooser that repeats the run's choices."""
         if self._choices is not None:
@@ -132,25 +144,31 @@ def run(trace: Trace, config: RunConfig, policy: Policy, *, scores: bool) -> Fin
     """Run a trace.
 
     Args:
-        trace: what the model asks for.
-        config: the rules.
+        trace: what the model asks for, with costs and sizes changed already.
+        config: the rules, such that `supports` them.
         policy: of the registry.
         scores: also keep what `Finished.chooser` needs.
 
     Raises:
         PolicyError: the policy is a function that returns unusable scores.
-        SimulationError: the trace asks for something that the semantics does not define.
+        SimulationError: the trace asks for something that the semantics does not define, or an
+            intervention cannot take place.
         Unsuitable: see there.
     """
     prepared = prepare(trace)
     started = time.perf_counter()
     rules = (config.budget_bytes, config.dealloc, _limit(trace, config))
-    if not built_in(policy):
-        return _run_function(trace, config, policy, _native.Steps(prepared, *rules, *(
-            use in policy.uses for use in USES)), started)  # fmt: skip
-    candidates = config.candidates if scores else 0
-    arguments = (*rules, *_policy(policy, config), candidates, scores, False)
-    return Finished(_call(trace, _native.run, prepared, *arguments), started)
+    changes = _interventions(config)
+    if built_in(policy):
+        candidates = config.candidates if scores else 0
+        arguments = (*rules, *_policy(policy, config), candidates, scores, False, changes)
+        done = Finished(_call(trace, config, _native.run, prepared, *arguments), started)
+    else:
+        uses = (use in policy.uses for use in USES)
+        steps = _native.Steps(prepared, *rules, *uses, changes)
+        done = _run_function(trace, config, policy, steps, started)
+    done.refuse_unreached(config)
+    return done
 
 
 def _run_function(
@@ -159,10 +177,16 @@ def _run_function(
     """A run that stops at each decision and asks a function in Python."""
     rng = SplitMix64(config.seed)
     choices: list[Choice] = []
-    while _call(trace, steps.advance):
+    walk = Walk(config.interventions.tie_break, "zero-stops" not in config.repairs)
+    while _call(trace, config, steps.advance):
         pool = EnginePool(steps, policy, rng)
+        storages = pool.storages
         answer = cast(PolicyFunction, policy.score)(pool)
-        choice = choose_from(pool.storages, answer, config.candidates, policy.name)
+        answer = checked_answer(storages, answer, policy.name)
+        if isinstance(answer, Pick):
+            choice = Choice(StorageId(storages[answer.position]), None, ())
+        else:
+            choice = choose(storages, answer, config.candidates, walk)
         choices.append(choice)
         steps.evict(choice.storage)
     return Finished(steps, started, choices)
@@ -182,11 +206,13 @@ def runs_between(
         as `run`.
     """
     prepared = prepare(trace)
-    runs = _native.Range(prepared, config.dealloc, _limit(trace, config),
-                         *_policy(policy, config), from_bytes, to_bytes)  # fmt: skip
+    arguments = (*_policy(policy, config), from_bytes, to_bytes, _interventions(config))
+    runs = _native.Range(prepared, config.dealloc, _limit(trace, config), *arguments)
     started = time.perf_counter()
-    while _call(trace, runs.next):
-        yield runs.budget_bytes, Finished(runs, started)
+    while _call(trace, config, runs.next):
+        done = Finished(runs, started)
+        done.refuse_unreached(config)
+        yield runs.budget_bytes, done
         started = time.perf_counter()
 
 
@@ -200,12 +226,13 @@ class Logged:
 
     def __init__(self, trace: Trace, config: RunConfig, policy: Policy) -> None:
         limit_ns = _limit(trace, config)
-        arguments = (*_policy(policy, config), config.candidates)
+        arguments = (*_policy(policy, config), config.candidates, _interventions(config))
         self.held = _native.Logged(
             prepare(trace), config.budget_bytes, config.dealloc, limit_ns, *arguments
         )
         self.events = 0
         self._trace = trace
+        self._config = config
         limit = config.overhead_limit
         self._names = names_column(trace.op_name)
         self._limit = column_of_number(0 if limit is None else trace.baseline_cost_ns * (limit - 1))
@@ -216,14 +243,24 @@ class Logged:
         Raises:
             as `run`.
         """
-        arrays = _call(self._trace, self.held.next, most_events)
+        arrays = _call(self._trace, self._config, self.held.next, most_events)
         columns = columns_from(arrays, self._names, self._limit)
         self.events += len(columns)
         return columns
 
-    def finished(self) -> bool:
-        """Whether the run has ended; then no events are left."""
-        return bool(self.held.totals["outcome"] != "running")
+    def running(self) -> bool:
+        """Whether there is more to come."""
+        return bool(self.held.totals["outcome"] == "running")
+
+    def finished(self) -> Finished:
+        """What the run came to, once it runs no more.
+
+        Raises:
+            SimulationError: it ended before an intervention took place.
+        """
+        done = Finished(self.held, time.perf_counter())
+        done.refuse_unreached(self._config)
+        return done
 
 
 def built_in(policy: Policy) -> bool:
@@ -231,11 +268,45 @@ def built_in(policy: Policy) -> bool:
     return isinstance(policy.score, Factors) or policy.score is draw
 
 
+def supports(config: RunConfig) -> bool:
+    """Whether the engine knows the rules of a run: victims and changes of policy only where all
+    policies are built in.
+
+    Raises:
+        PolicyError: a policy is unknown.
+    """
+    changes = config.interventions
+    if not (changes.victims or changes.policies):
+        return True
+    names = [config.policy, *(name for _, name in changes.policies)]
+    return all(built_in(find_policy(name)) for name in names)
+
+
 def _policy(policy: Policy, config: RunConfig) -> tuple[str, bool, bool, int]:
+    return *_factors(policy), config.seed
+
+
+def _factors(policy: Policy) -> tuple[str, bool, bool]:
     score = policy.score
     if isinstance(score, Factors):
-        return score.cost, score.size, score.staleness, config.seed
-    return "random", False, False, config.seed
+        return score.cost, score.size, score.staleness
+    return "random", False, False
+
+
+def _interventions(config: RunConfig) -> Any:
+    """Repairs and interventions in the engine's own form; None: there are none."""
+    changes = config.interventions
+    if not changes and not config.repairs:
+        return None
+    return _native.Interventions(
+        sorted(config.repairs),
+        changes.tie_break,
+        [(v.at, _ANY if v.storage is None else v.storage, v.forced) for v in changes.victims],
+        [(at, *_factors(find_policy(name))) for at, name in changes.policies],
+        list(changes.budgets),
+        list(changes.pins),
+        list(changes.keeps),
+    )
 
 
 def _limit(trace: Trace, config: RunConfig) -> int | None:
@@ -246,13 +317,23 @@ def _limit(trace: Trace, config: RunConfig) -> int | None:
     return limit if limit < _MOST_NS else None
 
 
-def _call(trace: Trace, function: Any, *arguments: Any) -> Any:
+def _call(trace: Trace, config: RunConfig, function: Any, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except _native.Unsuitable as error:
         raise Unsuitable(str(error)) from None
     except _native.NeededAfterBanish as error:
         raise needed_after_banish(trace, int(error.args[0])) from None
+    except _native.Impossible as error:
+        raise _impossible(config, *error.args) from None
+
+
+def _impossible(config: RunConfig, reason: int, at: int, storage: int) -> SimulationError:
+    """The error of a victim that cannot be had; reasons as csrc/interventions.hpp has them."""
+    victim = next(victim for victim in config.interventions.victims if victim.at == at)
+    if reason == _NO_PRESSURE:
+        return no_pressure(victim)
+    return not_in_pool(victim) if reason == _NOT_IN_POOL else nothing_else(victim, storage)
 
 
 def needed_after_banish(trace: Trace, tensor: int) -> SimulationError:
@@ -267,10 +348,14 @@ def needed_after_banish(trace: Trace, tensor: int) -> SimulationError:
 def _digest(held: Any, totals: dict[str, Any]) -> str:
     """SHA-256 of the text of all decisions."""
     sha256 = hashlib.sha256()
-    names = ("computes", "remats", "evictions_pressure", "evictions_release", "evictions_banish")
-    for begin in range(0, sum(totals[name] for name in names), _TEXT_DECISIONS):
+    for begin in range(0, _decisions(totals), _TEXT_DECISIONS):
         sha256.update(held.text(begin, begin + _TEXT_DECISIONS))
     return sha256.hexdigest()
+
+
+def _decisions(totals: dict[str, Any]) -> int:
+    names = ("computes", "remats", "evictions_pressure", "evictions_release", "evictions_banish")
+    return sum(totals[name] for name in names)
 
 
 def prepare(trace: Trace) -> Any:

@@ -128,14 +128,12 @@ def takes_native(config: RunConfig) -> bool:
     """
     if config.engine == "native" and not native.available():
         raise UsageError("the native engine is not built in this installation")
-    if config.engine == "native" and not native_takes(config):
-        raise UsageError("the native engine knows neither interventions nor repairs")
-    return config.engine != "python" and native.available() and native_takes(config)
-
-
-def native_takes(config: RunConfig) -> bool:
-    """Whether the native engine, where it is built, knows all rules of a run."""
-    return not config.interventions and not config.repairs
+    if config.engine == "native" and not native.supports(config):
+        raise UsageError(
+            "the native engine takes no victims and no change of policy where a policy is a "
+            "function in Python"
+        )
+    return config.engine != "python" and native.available() and native.supports(config)
 
 
 def refused(config: RunConfig, reason: native.Unsuitable) -> None:

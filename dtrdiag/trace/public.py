@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from dtrdiag.errors import UsageError
+from dtrdiag.errors import MissingTraceError
 from dtrdiag.files import ARCHIVE_SEPARATOR
 from dtrdiag.trace.bundled import check_digest
 from dtrdiag.trace.dtrlog import read_dtr_log
@@ -62,13 +62,13 @@ class PublicTrace:
         """The trace, if it is here and its digest is the known one.
 
         Raises:
-            UsageError: it is not on this machine; the text says how to get it.
+            MissingTraceError: it is not on this machine; the text says how to get it.
             InputError: what was found is unreadable or something else.
         """
         source = self.locate()
         if source is None:
             places = " and ".join(_places())
-            raise UsageError(
+            raise MissingTraceError(
                 f"public trace {self.name!r} is not on this machine (looked in {places}); "
                 "get it with: dtrdiag traces fetch"
             )

@@ -10,13 +10,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dtrdiag.analyses import diff_document, diff_runs, first_divergence
+from dtrdiag.analyses import diff_document, diff_runs, eviction_counts, first_divergence
 from dtrdiag.errors import DtrdiagError
 from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import EventRecorder, ParquetWriter
 from dtrdiag.log import open_log, read_events
 from dtrdiag.log import parquet as reader_module
-from dtrdiag.simulator import RunConfig, simulate
+from dtrdiag.simulator import (
+    RunConfig,
+    baseline_peak_bytes,
+    budget_from_ratio,
+    simulate,
+    simulate_in_columns,
+)
+from dtrdiag.trace import read_dtr_log
 
 from .naive_trajectory import NaiveRun, accrued, compared_steps, jaccard, rejoined
 
@@ -340,3 +347,28 @@ def test_numbers_beyond_64_bits_are_exact(toy_log, block_ops):
                 yield event
 
     check_against_definitions(list(scaled(a)), list(scaled(b)))
+
+
+def test_the_classic_pair_differs_by_what_is_evicted_under_pressure_alone(tmp_path, traces_archive):
+    trace = read_dtr_log(f"{traces_archive}::/lstm-", name="lstm")
+    peak_bytes = baseline_peak_bytes(trace)
+    logs = []
+    for ratio in (0.264, 0.265):
+        config = RunConfig("dtr", budget_from_ratio(peak_bytes, ratio), overhead_limit=10)
+        path = tmp_path / f"{ratio}.parquet"
+        with ParquetWriter(path) as writer:
+            simulate_in_columns(trace, config, writer.write_batch)
+        logs.append(open_log(path))
+    diff = diff_runs(*logs)
+    sets = diff.sets.by_cause
+    assert (sets["pressure"].a, sets["pressure"].b) == (4339, 1255)
+    assert [round(sets[cause].jaccard, 4) for cause in ("all", "pressure")] == [0.9994, 0.2892]
+    assert [round(run.overhead, 6) for run in (diff.a, diff.b)] == [8.778919, 1.382602]
+    counts = [eviction_counts(log, "pressure") for log in logs]
+    again = [{s for s, number in each.items() if number > 1} for each in counts]
+    found = diff.re_evicted
+    assert (found.storages_a, found.storages_b) == tuple(map(len, again))
+    assert {each.storage for each in found.only_a.storages} == again[0] - again[1]
+    assert found.re_evictions_a == sum(counts[0].values()) - len(counts[0])
+    assert diff.trajectory.final_extra_ns == diff.b.remat_cost_ns - diff.a.remat_cost_ns
+    assert diff.trajectory.accrued(50).fraction > 0.99

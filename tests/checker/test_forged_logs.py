@@ -346,4 +346,4 @@ def test_a_log_of_a_newer_minor_version_may_pass_over_events(log, small_trace):
         for event in log
     ]
     assert rules(forged, small_trace) == ["seq-order"]
-    assert rules(with_fields(forged, 0, schema="dtrdiag.log/1.1"), small_trace) == []
+    assert rules(with_fields(forged, 0, schema="dtrdiag.log/1.2"), small_trace) == []

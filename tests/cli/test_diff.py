@@ -10,7 +10,7 @@ from .test_run import KEYS as RUN_KEYS
 
 KEYS = {
     "schema", "a", "b", "common_prefix", "first_divergence", "sets", "evictions_per_storage",
-    "overhead_factor",
+    "overhead_factor", "trajectory", "re_evicted",
 }  # fmt: skip
 DIVERGENCE_KEYS = {
     "index", "kind", "op", "op_name", "memory", "requested_bytes", "fits_in", "a", "b",
@@ -93,6 +93,18 @@ def test_people_get_sentences_and_tables(answers, works, fails):
     assert "fits in b with 0 B to spare and misses in a by 1 B" in out
     assert "storages evicted" in out
     assert "rematerialisation by operator" in out
+    assert "after the runs have parted" in out
+    assert "the last that both completed" in out
+
+
+def test_what_follows_the_divergence_begins_with_it(answers, works, fails):
+    found = answers("diff", works, fails, "--json").json
+    trajectory = found["trajectory"]
+    assert trajectory["parted"]["op"] == found["first_divergence"]["during_op"]
+    assert trajectory["stopped"]["step"] > trajectory["last"]["step"]
+    assert trajectory["rejoined_is"] == "no"
+    assert 0 < len(trajectory["points"]) <= 200
+    assert found["re_evicted"]["until_step"] == trajectory["stopped"]["step"]
 
 
 def test_an_incomplete_log_is_told_on_standard_error(dtrdiag, works, fails, here):

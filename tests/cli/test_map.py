@@ -285,7 +285,7 @@ def test_an_interrupt_while_workers_are_started_is_not_lost(monkeypatch):
 
     monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor.submit", submit)
     trace, rules = resolve("chain-64"), RunConfig("dtr")
-    with pytest.raises(KeyboardInterrupt), workers(trace, rules, 2) as pool:
+    with pytest.raises(KeyboardInterrupt), workers(trace, [rules], 2) as pool:
         list(pool.each(Ranges([(1_000_000, 2_000_000)], 2), lambda budgets: [budgets]))
     assert len(submitted) == 1
 

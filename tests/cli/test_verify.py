@@ -1,8 +1,16 @@
 import json
 
 import pytest
+from pyarrow import parquet
 
+from dtrdiag.experiments.map_check import check_map
+from dtrdiag.experiments.map_files import read_map
+from dtrdiag.hooks import Hooks
+from dtrdiag.instrumentation import log_writer
+from dtrdiag.interventions import parse_interventions
 from dtrdiag.log import open_log
+from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
+from dtrdiag.trace.catalog import resolve
 
 CHAIN, RECURRENT = ("--trace", "chain-64"), ("--trace", "recurrent-16")
 
@@ -156,6 +164,45 @@ def test_a_wrong_interval_is_found_by_running_it(dtrdiag, chain_map, field, valu
     assert {(p["seq"], p["rule"]) for p in found.json["problems"]} == {(1, rule)}
 
 
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_an_overhead_that_does_not_follow_from_the_counts(dtrdiag, answers, chain_map, here, kind):
+    if kind == "json":
+        with_interval(chain_map, 2, overhead=1.5)
+    else:
+        asked = ("map", "chain-64", "--from", "0.2", "--to", "0.25", "-j", "1")
+        chain_map = here / "map.parquet"
+        answers(*asked, "-o", "map.parquet")
+        table = parquet.read_table(chain_map)
+        column = table.column("overhead").to_pylist()
+        column[2] = 1.5
+        at = table.column_names.index("overhead")
+        parquet.write_table(table.set_column(at, table.field(at), [column]), chain_map)
+    found = dtrdiag("verify", chain_map, *CHAIN, "--sample", "1", "--json")
+    assert found.status == 1
+    (problem,) = found.json["problems"]
+    assert (problem["seq"], problem["rule"]) == (2, "counts")
+    assert "the overhead is 1.5 in the map" in problem["message"]
+
+
+@pytest.mark.parametrize("field", ["baseline_cost_ns", "trace_ops", "peak_bytes"])
+def test_a_map_whose_trace_has_other_figures(dtrdiag, chain_map, field):
+    document = json.loads(chain_map.read_text())
+    document["run"][field] += 1
+    if field in document["definition"]:
+        document["definition"][field] += 1
+    chain_map.write_text(json.dumps(document))
+    found = dtrdiag("verify", chain_map, *CHAIN, "--sample", "1", "--json")
+    assert found.status == 1
+    assert "trace" in {problem["rule"] for problem in found.json["problems"]}
+
+
+def test_the_progress_of_a_check_is_told(chain_map):
+    told = []
+    saved = read_map(str(chain_map))
+    check_map(saved, resolve("chain-64"), sample=3, tell=lambda done, of: told.append((done, of)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
 def test_an_interval_that_ends_a_byte_early_leaves_a_gap(dtrdiag, chain_map):
     intervals = json.loads(chain_map.read_text())["intervals"]
     high = intervals[0]["hi"] - 1
@@ -216,3 +263,20 @@ def test_a_map_of_an_unknown_policy_needs_its_file(refuses, chain_map):
     chain_map.write_text(json.dumps(document))
     line = refuses("verify", chain_map, *CHAIN)
     assert "unknown policy 'zigzag'; one of a file needs --policy-file FILE.py; known: dtr" in line
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_the_log_of_an_intervened_run(answers, dtrdiag, here, suffix):
+    trace = resolve("chain-64")
+    rules = {"budget_bytes": baseline_peak_bytes(trace) // 2, "candidates": 2}
+    changes = parse_interventions("repair zero-stops; policy 200=lru; keep 3; costs 0.1@5")
+    hooks = Hooks()
+    with log_writer(here / f"changed.{suffix}") as writer:
+        hooks.subscribe(writer)
+        simulate(trace, RunConfig("dtr", **rules, interventions=changes), hooks)
+    assert answers("verify", f"changed.{suffix}", *CHAIN, "--scores", "--json").json["ok"]
+    assert answers("replay", f"changed.{suffix}", "--verify", "--json").json["ok"]
+    if suffix == "jsonl":
+        altered(here / "changed.jsonl", here / "silent.jsonl", "run", interventions=None)
+        found = dtrdiag("verify", "silent.jsonl", *CHAIN, "--json")
+        assert (found.status, found.json["problems"][0]["rule"]) == (1, "trace")

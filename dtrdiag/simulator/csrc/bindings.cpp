@@ -3,8 +3,10 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine.hpp"
@@ -64,9 +66,12 @@ std::shared_ptr<PreparedTrace> there(std::shared_ptr<PreparedTrace> trace) {
   return trace;
 }
 
+using Changes = std::shared_ptr<Interventions>;
+
 Rules rules_of(std::optional<Bytes> budget_bytes, const std::string& dealloc,
-               std::optional<Ns> remat_limit_ns) {
+               std::optional<Ns> remat_limit_ns, const Changes& changes) {
   Rules rules;
+  if (changes) rules.interventions = changes;
   rules.budget_bytes = budget_bytes;
   rules.remat_limit_ns = remat_limit_ns;
   if (dealloc == "eager")
@@ -80,15 +85,65 @@ Rules rules_of(std::optional<Bytes> budget_bytes, const std::string& dealloc,
   return rules;
 }
 
-Policy policy_of(const std::string& cost, bool size, bool staleness, std::uint64_t seed,
-                 std::size_t candidates, bool cached_regions) {
+Factors factors_of(const std::string& cost, bool size, bool staleness) {
   static const std::pair<const char*, Cost> kCosts[] = {
       {"none", Cost::None},         {"local", Cost::Local}, {"backward", Cost::Backward},
       {"estar", Cost::Estar},       {"eq", Cost::Eq},       {"full", Cost::Full},
       {"last_access", Cost::LastAccess}, {"random", Cost::Random}};
   for (const auto& [name, value] : kCosts)
-    if (cost == name) return {{value, size, staleness}, seed, candidates, cached_regions};
+    if (cost == name) return {value, size, staleness};
   throw std::invalid_argument("unknown cost");
+}
+
+Repairs repairs_of(const std::vector<std::string>& names) {
+  static const std::pair<const char*, bool Repairs::*> kRepairs[] = {
+      {"uncomputed-neighbour", &Repairs::uncomputed_neighbour},
+      {"stale-region", &Repairs::stale_region},
+      {"phantom-credit", &Repairs::phantom_credit},
+      {"zero-stops", &Repairs::zero_stops},
+      {"live-iteration", &Repairs::live_iteration},
+      {"banished-sibling", &Repairs::banished_sibling}};
+  Repairs repairs;
+  for (const std::string& wanted : names) {
+    bool known = false;
+    for (const auto& [name, member] : kRepairs)
+      if (wanted == name) repairs.*member = known = true;
+    if (!known) throw std::invalid_argument("unknown repair");
+  }
+  return repairs;
+}
+
+TieBreak tie_break_of(const std::string& wanted) {
+  static const std::pair<const char*, TieBreak> kTieBreaks[] = {
+      {"last", TieBreak::Last},
+      {"first", TieBreak::First},
+      {"lowest-id", TieBreak::LowestId},
+      {"highest-id", TieBreak::HighestId}};
+  for (const auto& [name, value] : kTieBreaks)
+    if (wanted == name) return value;
+  throw std::invalid_argument("unknown tie-break");
+}
+
+// Rows ascend; a victim is (index, storage or -1, forced), a policy (index, cost, size, staleness).
+Changes changes_of(const std::vector<std::string>& repairs, const std::string& tie_break,
+                   const std::vector<std::tuple<std::int64_t, Id, bool>>& victims,
+                   const std::vector<std::tuple<std::int64_t, std::string, bool, bool>>& policies,
+                   const std::vector<std::pair<std::int64_t, Bytes>>& budgets,
+                   std::vector<Id> pins, std::vector<Id> keeps) {
+  auto made = std::make_shared<Interventions>();
+  made->repairs = repairs_of(repairs);
+  made->tie_break = tie_break_of(tie_break);
+  for (const auto& [at, storage, forced] : victims) made->victims.push_back({at, storage, forced});
+  for (const auto& [at, cost, size, staleness] : policies)
+    made->policies.push_back({at, factors_of(cost, size, staleness)});
+  for (const auto& [at, budget_bytes] : budgets) made->budgets.push_back({at, budget_bytes});
+  const auto below_zero = [](Id storage) { return storage < 0; };
+  if (std::any_of(pins.begin(), pins.end(), below_zero) ||
+      std::any_of(keeps.begin(), keeps.end(), below_zero))
+    throw std::invalid_argument("a storage below 0");
+  made->pins = std::move(pins);
+  made->keeps = std::move(keeps);
+  return made;
 }
 
 const char* name_of(Outcome outcome) {
@@ -221,9 +276,9 @@ struct Steps {
     else if (name == "last_access_ns")
       each([&](Id id) { return table.last_access_ns[id]; });
     else if (name == "forward_ns")
-      each([&](Id id) { return machine.tracked.forward_ns(id, no_limit); });
+      each([&](Id id) { return machine.tracked.forward_ns(id, no_limit, table); });
     else if (name == "backward_ns")
-      each([&](Id id) { return machine.tracked.backward_ns(id, no_limit); });
+      each([&](Id id) { return machine.tracked.backward_ns(id, no_limit, table); });
     else if (name == "eq_ns")
       each([&](Id id) { return machine.tracked.eq_ns(id, table); });
     else if (name == "neighbourhood_ns")
@@ -285,11 +340,15 @@ PYBIND11_MODULE(_native, module) {
   module.doc() = "The compiled engine of dtrdiag.simulator; see dtrdiag/simulator/native.py.";
   py::register_exception<Unsuitable>(module, "Unsuitable");
   static py::exception<NeededAfterBanish> needed(module, "NeededAfterBanish");
+  static py::exception<Impossible> impossible(module, "Impossible");
   py::register_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const NeededAfterBanish& error) {
       py::set_error(needed, py::int_(error.tensor));
+    } catch (const Impossible& error) {
+      py::set_error(impossible, py::make_tuple(static_cast<int>(error.reason), error.victim.at,
+                                               error.storage));
     }
   });
 
@@ -298,6 +357,8 @@ PYBIND11_MODULE(_native, module) {
       .def_property_readonly("only_to_new", [](const PreparedTrace& trace) {
         return trace.edges.only_to_new;
       });
+
+  py::class_<Interventions, Changes>(module, "Interventions").def(py::init(&changes_of));
 
   py::class_<Finished>(module, "Finished")
       .def_property_readonly("totals",
@@ -314,25 +375,32 @@ PYBIND11_MODULE(_native, module) {
   module.def("run", [](std::shared_ptr<PreparedTrace> trace, std::optional<Bytes> budget_bytes,
                        const std::string& dealloc, std::optional<Ns> remat_limit_ns,
                        const std::string& cost, bool size, bool staleness, std::uint64_t seed,
-                       std::size_t candidates, bool scores, bool cached_regions) {
-    const Rules rules = rules_of(budget_bytes, dealloc, remat_limit_ns);
-    const Policy policy = policy_of(cost, size, staleness, seed, candidates, cached_regions);
+                       std::size_t candidates, bool scores, bool cached_regions,
+                       Changes changes) {
+    const Rules rules = rules_of(budget_bytes, dealloc, remat_limit_ns, changes);
+    const Policy policy{factors_of(cost, size, staleness), seed, candidates, cached_regions};
     there(trace);
     py::gil_scoped_release unlocked;
     auto done = std::make_unique<Finished>(Finished{trace, Run(*trace, rules, policy), {}});
     done->run.finish(scores ? &done->choices : nullptr);
     return done;
-  });
+  }, py::arg("trace"), py::arg("budget_bytes"), py::arg("dealloc"), py::arg("remat_limit_ns"),
+     py::arg("cost"), py::arg("size"), py::arg("staleness"), py::arg("seed"),
+     py::arg("candidates"), py::arg("scores"), py::arg("cached_regions"),
+     py::arg("interventions") = Changes());
 
   py::class_<Logged>(module, "Logged")
       .def(py::init([](std::shared_ptr<PreparedTrace> trace, std::optional<Bytes> budget_bytes,
                        const std::string& dealloc, std::optional<Ns> remat_limit_ns,
                        const std::string& cost, bool size, bool staleness, std::uint64_t seed,
-                       std::size_t candidates) {
+                       std::size_t candidates, Changes changes) {
         return std::make_unique<Logged>(
-            there(std::move(trace)), rules_of(budget_bytes, dealloc, remat_limit_ns),
-            policy_of(cost, size, staleness, seed, candidates, false));
-      }))
+            there(std::move(trace)), rules_of(budget_bytes, dealloc, remat_limit_ns, changes),
+            Policy{factors_of(cost, size, staleness), seed, candidates, false});
+      }),
+           py::arg("trace"), py::arg("budget_bytes"), py::arg("dealloc"),
+           py::arg("remat_limit_ns"), py::arg("cost"), py::arg("size"), py::arg("staleness"),
+           py::arg("seed"), py::arg("candidates"), py::arg("interventions") = Changes())
       .def("next", &Logged::next)
       .def_property_readonly("totals", [](const Logged& run) { return totals(run.run.machine); })
       .def_property_readonly("stop", [](const Logged& run) { return stop(run.run.machine); })
@@ -343,12 +411,16 @@ PYBIND11_MODULE(_native, module) {
   py::class_<Range>(module, "Range")
       .def(py::init([](std::shared_ptr<PreparedTrace> trace, const std::string& dealloc,
                        std::optional<Ns> remat_limit_ns, const std::string& cost, bool size,
-                       bool staleness, std::uint64_t seed, Bytes from_bytes, Bytes to_bytes) {
-        const Rules rules = rules_of(from_bytes, dealloc, remat_limit_ns);
-        const Policy policy = policy_of(cost, size, staleness, seed, 0, false);
+                       bool staleness, std::uint64_t seed, Bytes from_bytes, Bytes to_bytes,
+                       Changes changes) {
+        const Rules rules = rules_of(from_bytes, dealloc, remat_limit_ns, changes);
+        const Policy policy{factors_of(cost, size, staleness), seed, 0, false};
         there(trace);
         return Range{trace, RunsBetween(*trace, rules, policy, from_bytes, to_bytes)};
-      }))
+      }),
+           py::arg("trace"), py::arg("dealloc"), py::arg("remat_limit_ns"), py::arg("cost"),
+           py::arg("size"), py::arg("staleness"), py::arg("seed"), py::arg("from_bytes"),
+           py::arg("to_bytes"), py::arg("interventions") = Changes())
       .def("next", &Range::next)
       .def_property_readonly("budget_bytes", [](const Range& range) {
         return range.runs.ran_at_bytes();
@@ -362,15 +434,18 @@ PYBIND11_MODULE(_native, module) {
   py::class_<Steps>(module, "Steps")
       .def(py::init([](std::shared_ptr<PreparedTrace> trace, std::optional<Bytes> budget_bytes,
                        const std::string& dealloc, std::optional<Ns> remat_limit_ns, bool regions,
-                       bool classes, bool graph) {
-        const Rules rules = rules_of(budget_bytes, dealloc, remat_limit_ns);
+                       bool classes, bool graph, Changes changes) {
+        const Rules rules = rules_of(budget_bytes, dealloc, remat_limit_ns, changes);
         there(trace);
         Uses uses;
         uses.regions = regions;
         uses.classes = classes;
         uses.graph = graph;
         return Steps{trace, Machine(trace->arrays, trace->edges, rules, uses)};
-      }))
+      }),
+           py::arg("trace"), py::arg("budget_bytes"), py::arg("dealloc"),
+           py::arg("remat_limit_ns"), py::arg("regions"), py::arg("classes"), py::arg("graph"),
+           py::arg("interventions") = Changes())
       .def("advance", &Steps::advance)
       .def("evict", &Steps::evict)
       .def("column", &Steps::column)

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "chooser.hpp"
 #include "machine.hpp"
 #include "machine_execution.hpp"
 #include "machine_steps.hpp"
-#include "policy.hpp"
 
 namespace dtrdiag {
 
@@ -20,22 +20,6 @@ struct PreparedTrace {
 
   explicit PreparedTrace(TraceArrays&& finished)
       : arrays(std::move(finished)), edges(arrays) {}
-};
-
-struct Policy {
-  Factors factors;
-  std::uint64_t seed = 0;
-  std::size_t candidates = 0;    // how many losers each pressure eviction lists
-  bool cached_regions = false;   // see `Uses`
-
-  Uses uses() const {
-    Uses uses;
-    uses.regions = factors.cost == Cost::Estar || factors.cost == Cost::Backward;
-    uses.classes = factors.cost == Cost::Eq;
-    uses.graph = factors.cost == Cost::Full;
-    uses.cached_regions = cached_regions;
-    return uses;
-  }
 };
 
 // The evictions under pressure, in order.
@@ -49,19 +33,22 @@ struct Choices {
 class Run {
  public:
   Run(const PreparedTrace& trace, const Rules& rules, const Policy& policy)
-      : machine(trace.arrays, trace.edges, rules, policy.uses()),
-        chooser_(policy.factors, policy.seed, policy.candidates),
+      : machine(trace.arrays, trace.edges, rules, policy.uses(*rules.interventions)),
+        chooser_(policy, rules.interventions),
         lists_losers_(policy.candidates > 0) {}
 
   // Go on to the end, or until the log has so many events: then `machine.outcome()` is `Running`.
   template <class OnFailedCheck>
   void finish(Choices* choices, OnFailedCheck on_failed_check, std::size_t most_events = 0) {
     for (;;) {
-      if (!machine.wants_victim()) machine.run(on_failed_check);
-      if (!machine.wants_victim()) return;
+      if (!machine.wants_victim()) advance(on_failed_check);
+      if (!machine.wants_victim()) {
+        chooser_.check_passed(machine.decisions());
+        return;
+      }
       if (machine.log && most_events && machine.log->size() >= most_events) return;
-      const Choice choice =
-          chooser_.choose(machine.pool, machine.clock_ns(), machine.table, machine.tracked);
+      const Choice choice = chooser_.choose(
+          machine.decisions(), {machine.pool, machine.clock_ns(), machine.table, machine.tracked});
       if (choices) note(choice, *choices);
       machine.evict_for_room(choice, chooser_.losers());
     }
@@ -74,6 +61,16 @@ class Run {
   Machine machine;
 
  private:
+  template <class OnFailedCheck>
+  void advance(OnFailedCheck on_failed_check) {
+    try {
+      machine.run(on_failed_check);
+    } catch (const NeededAfterBanish&) {
+      chooser_.check_passed(machine.decisions());  // what went wrong first is said
+      throw;
+    }
+  }
+
   void note(const Choice& choice, Choices& choices) const {
     choices.victims.push_back(choice.storage);
     choices.chosen.push_back(choice.score);
@@ -83,7 +80,7 @@ class Run {
     choices.losers_end.push_back(choices.losers.size());
   }
 
-  PolicyChooser chooser_;
+  Chooser chooser_;
   bool lists_losers_;
 };
 

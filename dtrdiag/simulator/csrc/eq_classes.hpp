@@ -1,10 +1,12 @@
 // What neighbours cost by equivalence classes: union-find with one value per class.
 //
 // A storage that comes back takes its cost out of its class and leaves the class in one piece. A
-// first execution takes it out of a class that never contained it (Q-phantom-credit).
+// first execution takes it out of a class that never contained it (Q-phantom-credit); repaired, a
+// storage takes out what it brought.
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,8 +19,11 @@ class EquivalenceClasses {
  public:
   // `edges_last`: edges come with their child and never go, so every edge between storages that are
   // there exists.
-  EquivalenceClasses(const Edges& edges, std::size_t tensors, bool edges_last)
-      : edges_(&edges), edges_last_(edges_last), class_of_(tensors, kNone), nearby_(tensors) {}
+  EquivalenceClasses(const Edges& edges, std::size_t tensors, bool edges_last,
+                     bool takes_what_it_brought)
+      : edges_(&edges), edges_last_(edges_last), class_of_(tensors, kNone), nearby_(tensors) {
+    if (takes_what_it_brought) brought_ns_.emplace(tensors, 0);
+  }
 
   void called(const std::vector<Id>& fresh) {
     for (Id storage : fresh) {
@@ -30,7 +35,8 @@ class EquivalenceClasses {
   void became_resident(const std::vector<Id>& storages, const StorageTable& table) {
     for (Id storage : storages) {
       if (class_of_[storage] == kNone) continue;
-      value_ns_[root(class_of_[storage])] -= table.compute_ns[storage];
+      value_ns_[root(class_of_[storage])] -=
+          brought_ns_ ? (*brought_ns_)[storage] : table.compute_ns[storage];
       class_of_[storage] = kNone;
       neighbours_changed(storage);
     }
@@ -45,6 +51,7 @@ class EquivalenceClasses {
     });
     if (joined == kNone) joined = node();
     value_ns_[joined] += table.compute_ns[storage];
+    if (brought_ns_) (*brought_ns_)[storage] = table.compute_ns[storage];
     ++weight_[joined];
     class_of_[storage] = joined;
     neighbours_changed(storage);
@@ -148,6 +155,7 @@ class EquivalenceClasses {
   std::vector<Id> above_;             // union-find
   std::vector<Ns> value_ns_;          // value of each class, valid at its root
   std::vector<std::int64_t> weight_;  // how much was ever added to each class
+  std::optional<std::vector<Ns>> brought_ns_;  // [tensors] compute at the last eviction
   std::vector<Id> roots_;
 };
 

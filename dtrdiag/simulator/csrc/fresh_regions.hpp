@@ -14,6 +14,9 @@
 //     if its own region on the far side is not empty;
 //   - all parents of a storage that becomes resident are resident (they were its op's inputs), so
 //     its backward region is empty, and others' backward regions lose its cost and nothing else.
+//
+// Where nothing is cached (the repair of Q-stale-region), sums are plain walks: `sees_all`. Then new
+// storages and added cost raise what is known of the regions at once.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +33,9 @@ class FreshRegions {
  public:
   enum Side { kForward = 0, kBackward = 1 };
 
-  FreshRegions(const Edges& edges, std::size_t tensors)
+  FreshRegions(const Edges& edges, std::size_t tensors, bool sees_all)
       : edges_(&edges),
+        sees_all_(sees_all),
         mark_(tensors, kClosed),
         seen_(tensors, 0),
         walk_ns_(tensors, 0),
@@ -43,20 +47,29 @@ class FreshRegions {
 
   // An op is called: its new storages can be reached from now on.
   void called(const std::vector<Id>& fresh, bool waits, const StorageTable& table) {
-    waits_ = waits;
+    waits_ = waits && !sees_all_;
     for (Id storage : fresh) {
       mark_[storage] = 0;
-      walk_ns_[storage] = 0;
+      walk_ns_[storage] = sees_all_ ? table.compute_ns[storage] : 0;
       new_ns_ += table.compute_ns[storage];
     }
     new_ = fresh;
-    if (waits && !new_.empty()) lead_to_new(new_.front());
+    if (sees_all_) {
+      for (Id storage : fresh) gains_at_edge<kBackward>(storage, table.compute_ns[storage], table);
+      return;
+    }
+    if (waits_ && !new_.empty()) lead_to_new(new_.front());
   }
 
   // An alias adds to the cost of a storage that was there before.
   void grew(Id storage, Ns cost_ns, const StorageTable& table) {
     walk_ns_[storage] = table.compute_ns[storage];
     if (table.residency[storage] != kAbsent) return;
+    if (sees_all_) {
+      gains_at_edge<kBackward>(storage, cost_ns, table);
+      gains_at_edge<kForward>(storage, cost_ns, table);
+      return;
+    }
     // Whoever has it in a region is the frontier of its region on the other side.
     frontier<kBackward>(storage, table);
     for (Id id : found_) note_unseen(kForward, id, cost_ns);
@@ -88,8 +101,10 @@ class FreshRegions {
       // inputs can have them.
       for (Id storage : storages) {
         know(kForward, storage, 0);
-        for (Id id : edges_->parents.of(storage))
+        for (Id id : edges_->parents.of(storage)) {
+          if (sees_all_) least_ns_[kForward][id] -= table.compute_ns[storage];
           if (includes_new_[id]) forget(kForward, id);
+        }
       }
       return;
     }
@@ -142,6 +157,14 @@ class FreshRegions {
   void note_unseen(Side which, Id id, Ns cost_ns) {
     unseen_ns_[which][id] += cost_ns;
     touched_.push_back(id);
+  }
+
+  // A non-resident storage costs more, and so do the regions that it is in: those of the storages at
+  // the edge of its own region on the other side.
+  template <Side kSide>
+  void gains_at_edge(Id storage, Ns cost_ns, const StorageTable& table) {
+    frontier<kSide>(storage, table);
+    for (Id id : found_) least_ns_[kSide == kForward ? kBackward : kForward][id] += cost_ns;
   }
 
   void set_includes_new(Id id, std::uint8_t value) {
@@ -265,6 +288,7 @@ class FreshRegions {
   }
 
   const Edges* edges_;
+  bool sees_all_;
   std::vector<std::uint32_t> mark_;  // last walk that passed; `kClosed`: resident or not yet there
   std::vector<std::uint32_t> seen_;  // last walk that found it at the edge
   std::uint32_t walk_ = 0;

@@ -12,6 +12,7 @@
 
 #include "banishing.hpp"
 #include "event_log.hpp"
+#include "interventions.hpp"
 #include "pool.hpp"
 #include "storage_table.hpp"
 #include "tally.hpp"
@@ -38,6 +39,7 @@ struct Rules {
   std::optional<Bytes> budget_bytes;    // none: unlimited
   Dealloc dealloc = Dealloc::Eager;
   std::optional<Ns> remat_limit_ns;     // stop once remat cost exceeds it
+  std::shared_ptr<const Interventions> interventions = std::make_shared<const Interventions>();
 };
 
 // A tensor that was needed after its storage was banished.
@@ -52,8 +54,10 @@ class Machine {
         tally(static_cast<std::size_t>(trace.tensors())),
         pool(static_cast<std::size_t>(trace.tensors())),
         tracked(edges, static_cast<std::size_t>(trace.tensors()), uses,
-                rules.dealloc != Dealloc::Banish),
+                rules.dealloc != Dealloc::Banish, rules.interventions->repairs),
         rules_(rules),
+        repairs_(rules.interventions->repairs),
+        budget_bytes_(rules.budget_bytes),
         trace_(&trace),
         members_(static_cast<std::size_t>(trace.tensors()), kNone),
         next_member_(members_),
@@ -63,6 +67,8 @@ class Machine {
         locks_(members_.size(), 0),
         references_(members_.size(), 0) {
     if (rules.dealloc == Dealloc::Banish) banishing_.emplace(members_.size());
+    for (Id storage : rules.interventions->keeps)
+      if (storage < trace.tensors()) pool.bar(storage);
   }
 
   // Go on until the schedule ends, the run stops, or room must be made that is not there: then
@@ -77,7 +83,11 @@ class Machine {
     evict(choice.storage, kPressure, checked_);
   }
 
-  void set_budget(Bytes budget_bytes) { rules_.budget_bytes = budget_bytes; }
+  // Where no intervention has set the budget yet.
+  void set_budget(Bytes budget_bytes) { budget_bytes_ = budget_bytes; }
+
+  // How many executions and evictions there were.
+  std::int64_t decisions() const { return static_cast<std::int64_t>(tally.decisions.size()); }
 
   Outcome outcome() const { return outcome_; }
   Ns clock_ns() const { return clock_ns_; }
@@ -106,6 +116,8 @@ class Machine {
   void begin_step();
   void end_step();
   void create_outputs(Id op);
+  void pin_on_purpose(Id op);
+  bool budget_is_own();
   void begin_output(Id tensor);
   void release(Id tensor);
 
@@ -138,6 +150,9 @@ class Machine {
   Id storage_of(Id tensor) const { return trace_->tensor_storage[tensor]; }
 
   Rules rules_;
+  Repairs repairs_;
+  std::optional<Bytes> budget_bytes_;  // of the next fit check
+  std::size_t budgets_used_ = 0;       // of those that interventions set
   const TraceArrays* trace_;
   std::size_t step_ = 0;
   Phase phase_ = Phase::Next;
@@ -160,7 +175,7 @@ class Machine {
   std::vector<std::int32_t> references_;
   std::optional<Banishing> banishing_;
 
-  std::vector<Id> just_defined_, just_resident_, fresh_;
+  std::vector<Id> just_defined_, just_resident_, fresh_, giving_back_;
   std::vector<std::pair<Id, Ns>> grown_;
 };
 

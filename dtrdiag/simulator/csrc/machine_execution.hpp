@@ -43,6 +43,11 @@ inline void Machine::execute(const Frame& frame) {
   };
   for (Id tensor = trace_->output_start[op]; tensor < trace_->output_start[op + 1]; ++tensor) {
     if (tensor == frame.tensor) continue;
+    // What was freed for good comes back with its sibling (Q-banished-sibling).
+    if (repairs_.banished_sibling && banishing_ && banishing_->banished[storage_of(tensor)]) {
+      freed_bytes += trace_->tensor_bytes[tensor];
+      continue;
+    }
     // Computed a second time although it is there: freed at once.
     if (defined_[tensor])
       freed_bytes += trace_->tensor_bytes[tensor];
@@ -57,6 +62,7 @@ inline void Machine::execute(const Frame& frame) {
   tally.executed(op, trace_->op_cost_ns[op], frame.first, memory_bytes_);
   memory_bytes_ -= freed_bytes;
   for (Id tensor : just_defined_) defined_[tensor] = 1;
+  if (frame.first && repairs_.uncomputed_neighbour) tracked.called(op, fresh_, false, table);
   for (Id storage : just_resident_) {
     table.residency[storage] = kResident;
     pool.append(storage);
@@ -76,6 +82,12 @@ inline void Machine::finish(const Frame& frame) {
   // A banished input leaves `inputs` while this loop walks that very list by index, so the input
   // after it is skipped: it stays locked for good (Q-live-iteration).
   const std::vector<Id>& inputs = banishing_->inputs_left[frame.tensor];
+  if (repairs_.live_iteration) {
+    giving_back_ = inputs;
+    for (Id input : giving_back_)
+      if (!banishing_->banished[storage_of(input)]) give_back(storage_of(input), frame.op);
+    return;
+  }
   for (std::size_t position = 0; position < inputs.size(); ++position)
     give_back(storage_of(inputs[position]), frame.op);
 }

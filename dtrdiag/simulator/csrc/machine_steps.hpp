@@ -23,9 +23,12 @@ void Machine::run(OnFailedCheck on_failed_check) {
     Bytes total_bytes;
     if (__builtin_add_overflow(memory_bytes_, requested_bytes(), &total_bytes))
       throw Unsuitable("memory above 2**63 bytes");
-    const bool fits = !rules_.budget_bytes || total_bytes <= *rules_.budget_bytes;
-    if (!fits) on_failed_check(*this, total_bytes);
-    tally.checked(total_bytes, fits);
+    const bool own = budget_is_own();
+    const bool fits = !budget_bytes_ || total_bytes <= *budget_bytes_;
+    if (own) {
+      if (!fits) on_failed_check(*this, total_bytes);
+      tally.checked(total_bytes, fits);
+    }
     if (log)
       checked_ = log->fit_check(frame.seq, frame.op, memory_bytes_, requested_bytes(), fits);
     if (!fits) {
@@ -50,9 +53,18 @@ inline void Machine::stop(Outcome outcome) {
   if (!log) return;
   if (outcome == Outcome::Oom)
     log->out_of_memory(checked_, pending_.back().op, requested_bytes(), memory_bytes_,
-                       *rules_.budget_bytes, pending_.size());
+                       *budget_bytes_, pending_.size());
   else
     log->thrashed(executed_, tally.remat_cost_ns);
+}
+
+// Whether the budget of the next fit check is the run's own: one that an intervention sets stays, and
+// its checks say nothing about the interval.
+inline bool Machine::budget_is_own() {
+  const auto& budgets = rules_.interventions->budgets;
+  while (budgets_used_ < budgets.size() && budgets[budgets_used_].at <= decisions())
+    budget_bytes_ = budgets[budgets_used_++].value;
+  return budgets_used_ == 0;
 }
 
 inline void Machine::begin_step() {
@@ -93,11 +105,19 @@ inline void Machine::end_step() {
     tracked.call_done();
     if (trace_->step_kind[step_] == Step::Constant)
       pin(storage_of(trace_->output_start[operand]), Reason::Constant, executed_);
+    pin_on_purpose(operand);
   } else {
     pin(storage_of(operand), Reason::Output, asked_);
   }
   phase_ = Phase::Next;
   ++step_;
+}
+
+inline void Machine::pin_on_purpose(Id op) {
+  if (rules_.interventions->pins.empty()) return;
+  for (Id tensor = trace_->output_start[op]; tensor < trace_->output_start[op + 1]; ++tensor)
+    if (storage_of(tensor) == tensor && rules_.interventions->pins_storage(tensor))
+      pin(tensor, Reason::Intervention, executed_);
 }
 
 inline void Machine::create_outputs(Id op) {
@@ -122,7 +142,8 @@ inline void Machine::create_outputs(Id op) {
   bool waits = false;
   for (Id input : trace_->inputs(op)) waits = waits || !defined_[input];
   // From here on the new storages count as non-resident neighbours (Q-uncomputed-neighbour).
-  tracked.called(op, fresh_, waits, grown_, table);
+  if (!repairs_.uncomputed_neighbour) tracked.called(op, fresh_, waits, table);
+  tracked.grew(grown_, table);
   if (banishing_) banishing_->created(op, *trace_);
 }
 

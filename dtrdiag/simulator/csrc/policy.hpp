@@ -1,30 +1,21 @@
 // Which storage of the pool has the lowest score, exactly as simrd's walk would find it.
 //
 // The rule: walk the pool in order, keep the best so far, replace it when `score <= best` (so the
-// last of equals wins), and stop at once at a score of 0.
+// last of equals wins), and stop at once at a score of 0 (Q-zero-stops). Interventions may let another
+// of equals win, and repair the stop.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "interventions.hpp"
 #include "pool.hpp"
 #include "score.hpp"
 #include "split_mix.hpp"
 #include "tracked.hpp"
 
 namespace dtrdiag {
-
-enum class Cost : std::uint8_t { None, Local, Backward, Estar, Eq, Full, LastAccess, Random };
-
-// Score = cost / (size x staleness), with each factor of the denominator on or off.
-struct Factors {
-  Cost cost = Cost::None;
-  bool size = false;
-  bool staleness = false;
-
-  bool quotient() const { return size || staleness; }
-};
 
 // A score: an integer, a double, or none where the choice was drawn.
 struct Score {
@@ -43,29 +34,69 @@ struct Choice {
   Score score;
 };
 
+// What a policy looks at when it chooses.
+struct Sight {
+  const Pool& pool;
+  Ns clock_ns;
+  const StorageTable& table;
+  Tracked& tracked;
+};
+
+// Storages of the pool that a walk leaves out.
+struct PassedOver {
+  Id first = kNone;
+  Id second = kNone;
+
+  bool has(Id storage) const { return storage == first || storage == second; }
+};
+
 class PolicyChooser {
  public:
-  PolicyChooser(Factors factors, std::uint64_t seed, std::size_t candidates)
-      : factors_(factors), rng_(seed), most_(candidates) {}
+  PolicyChooser(Factors factors, std::uint64_t seed, std::size_t candidates, TieBreak tie_break,
+                bool passes_zero)
+      : factors_(factors), rng_(seed), most_(candidates), tie_break_(tie_break),
+        passes_zero_(passes_zero) {}
 
-  // `pool` is not empty. The best of those that lost are in `losers()`, best first.
-  Choice choose(const Pool& pool, Ns clock_ns, const StorageTable& table, Tracked& tracked) {
+  // The pool is not empty. The best of those that lost are in `losers()`, best first.
+  Choice choose(const Sight& sight) {
     losers_.clear();
-    if (factors_.cost == Cost::Random) return draw(pool);
-    if (most_) return choose_among_all(pool, clock_ns, table, tracked);
-    if (factors_.cost == Cost::Estar && factors_.quotient() && tracked.walked_regions())
-      return choose_bounded(pool, clock_ns, table, *tracked.walked_regions());
+    if (factors_.cost == Cost::Random) return draw(sight.pool, {});
+    if (most_) return choose_among_all(sight);
+    if (factors_.cost == Cost::Estar && factors_.quotient() && sight.tracked.walks_regions())
+      return choose_bounded(sight);
     Best best;
-    for (Id storage : pool.slots()) {
+    for (Id storage : sight.pool.slots()) {
       if (storage == kNone) continue;
-      const Quotient value = quotient(storage, clock_ns, table, tracked);
+      const Quotient value = quotient(storage, sight);
       consider(storage, value, best);
-      if (zero(value)) break;
+      if (ends_walk(value)) break;
     }
     return {best.storage, score(best.value)};
   }
 
   const std::vector<Candidate>& losers() const { return losers_; }
+
+  // --- where an intervention has a say: the same rule in more steps
+
+  // From now on other factors are looked at.
+  void follow(Factors factors) { factors_ = factors; }
+
+  // The choice among all but one, of which there is at least one.
+  Choice choose_without(Id storage, const Sight& sight) {
+    losers_.clear();
+    if (factors_.cost == Cost::Random) return draw(sight.pool, {storage, kNone});
+    return ranked(sight, {storage, kNone}, 1).front();
+  }
+
+  // A choice that was made elsewhere. `besides`: also left out of the losers.
+  Choice given(Id storage, Id besides, const Sight& sight) {
+    losers_.clear();
+    if (factors_.cost == Cost::Random) return {storage, {}};
+    if (most_)
+      for (const Choice& loser : ranked(sight, {storage, besides}, most_))
+        losers_.push_back({loser.storage, loser.score});
+    return {storage, score(quotient(storage, sight))};
+  }
 
  private:
   struct Best {
@@ -87,16 +118,34 @@ class PolicyChooser {
   }
 
   void consider(Id storage, const Quotient& value, Best& best) const {
-    if (best.storage != kNone && !below_or_equal(value, best.value)) return;
+    if (best.storage != kNone) {
+      if (!below_or_equal(value, best.value)) return;
+      if (tie_break_ != TieBreak::Last && below_or_equal(best.value, value) &&
+          !goes_before(storage, best.storage))
+        return;
+    }
     best = {storage, value};
   }
 
-  static bool zero(const Quotient& value) { return value.numerator == 0 && !value.infinite(); }
+  // Whether the later of two equals in the pool goes.
+  bool goes_before(Id later, Id earlier) const {
+    switch (tie_break_) {
+      case TieBreak::Last: return true;
+      case TieBreak::First: return false;
+      case TieBreak::LowestId: return later < earlier;
+      case TieBreak::HighestId: return later > earlier;
+    }
+    return true;
+  }
 
-  Choice draw(const Pool& pool) {
-    std::uint64_t position = rng_.below(pool.size());
+  static bool zero(const Quotient& value) { return value.numerator == 0 && !value.infinite(); }
+  bool ends_walk(const Quotient& value) const { return !passes_zero_ && zero(value); }
+
+  Choice draw(const Pool& pool, PassedOver passed_over) {
+    const bool one_less = passed_over.first != kNone && pool.contains(passed_over.first);
+    std::uint64_t position = rng_.below(pool.size() - one_less);
     for (Id storage : pool.slots())
-      if (storage != kNone && position-- == 0) return {storage, {}};
+      if (storage != kNone && !passed_over.has(storage) && position-- == 0) return {storage, {}};
     throw std::logic_error("a draw beyond the pool");
   }
 
@@ -105,7 +154,8 @@ class PolicyChooser {
             factors_.staleness ? clock_ns - last_access_ns : 1};
   }
 
-  Quotient quotient(Id storage, Ns clock_ns, const StorageTable& table, Tracked& tracked) {
+  Quotient quotient(Id storage, const Sight& sight) const {
+    const auto& [pool, clock_ns, table, tracked] = sight;
     Ns last_access_ns = table.last_access_ns[storage];
     Ns cost_ns = 1;
     switch (factors_.cost) {
@@ -119,11 +169,11 @@ class PolicyChooser {
         cost_ns = table.compute_ns[storage];
         break;
       case Cost::Backward:
-        cost_ns = table.compute_ns[storage] + tracked.backward_ns(storage, kNoLimit);
+        cost_ns = table.compute_ns[storage] + tracked.backward_ns(storage, kNoLimit, table);
         break;
       case Cost::Estar:
-        cost_ns = table.compute_ns[storage] + tracked.forward_ns(storage, kNoLimit) +
-                  tracked.backward_ns(storage, kNoLimit);
+        cost_ns = table.compute_ns[storage] + tracked.forward_ns(storage, kNoLimit, table) +
+                  tracked.backward_ns(storage, kNoLimit, table);
         break;
       case Cost::Eq:
         cost_ns = tracked.eq_ns(storage, table);
@@ -141,45 +191,56 @@ class PolicyChooser {
     return value;
   }
 
-  // As above, and all that were scored besides. Nothing after a score of 0 is.
-  Choice choose_among_all(const Pool& pool, Ns clock_ns, const StorageTable& table,
-                          Tracked& tracked) {
-    struct Scored {
-      std::size_t position;
-      Id storage;
-      Score score;
-    };
-    std::vector<Scored> walked;
-    for (Id storage : pool.slots()) {
-      if (storage == kNone) continue;
-      const Score value = score(quotient(storage, clock_ns, table, tracked));
-      walked.push_back({walked.size(), storage, value});
-      if (value.kind == Score::kInteger ? value.integer == 0 : value.real == 0) break;
-    }
-    const auto better = [](const Scored& a, const Scored& b) {
-      if (a.score.integer != b.score.integer) return a.score.integer < b.score.integer;
-      if (a.score.real != b.score.real) return a.score.real < b.score.real;
-      return a.position > b.position;
-    };
-    const std::size_t kept = std::min(walked.size(), most_ + 1);
-    std::partial_sort(walked.begin(), walked.begin() + static_cast<std::ptrdiff_t>(kept),
-                      walked.end(), better);
-    for (std::size_t i = 1; i < kept; ++i) losers_.push_back({walked[i].storage, walked[i].score});
-    return {walked.front().storage, walked.front().score};
+  // As above, and all that were scored besides.
+  Choice choose_among_all(const Sight& sight) {
+    const std::vector<Choice> best = ranked(sight, {}, most_ + 1);
+    for (std::size_t i = 1; i < best.size(); ++i)
+      losers_.push_back({best[i].storage, best[i].score});
+    return best.front();
   }
 
-  Choice choose_bounded(const Pool& pool, Ns clock_ns, const StorageTable& table,
-                        FreshRegions& regions) const;
+  // The best of the walk over the pool, so many at most, best first. Nothing after the score that
+  // ends the walk is among them.
+  std::vector<Choice> ranked(const Sight& sight, PassedOver passed_over, std::size_t most) const {
+    struct Scored {
+      std::size_t position;
+      Choice choice;
+    };
+    std::vector<Scored> walked;
+    for (Id storage : sight.pool.slots()) {
+      if (storage == kNone || passed_over.has(storage)) continue;
+      const Quotient value = quotient(storage, sight);
+      walked.push_back({walked.size(), {storage, score(value)}});
+      if (ends_walk(value)) break;
+    }
+    const auto better = [this](const Scored& a, const Scored& b) {
+      const Score &left = a.choice.score, &right = b.choice.score;
+      if (left.integer != right.integer) return left.integer < right.integer;
+      if (left.real < right.real || left.real > right.real) return left.real < right.real;
+      if (a.position == b.position) return false;
+      return a.position > b.position ? goes_before(a.choice.storage, b.choice.storage)
+                                     : !goes_before(b.choice.storage, a.choice.storage);
+    };
+    const std::size_t kept = std::min(walked.size(), most);
+    std::partial_sort(walked.begin(), walked.begin() + static_cast<std::ptrdiff_t>(kept),
+                      walked.end(), better);
+    std::vector<Choice> best;
+    for (std::size_t i = 0; i < kept; ++i) best.push_back(walked[i].choice);
+    return best;
+  }
+
+  Choice choose_bounded(const Sight& sight) const;
 
   // Compute and both regions, or any figure above the limit once it exceeds that. A walk goes on to
   // `kAhead` times the limit, since limits grow from decision to decision.
-  static Ns walked_ns(Id storage, Ns limit_ns, const StorageTable& table, FreshRegions& regions) {
+  static Ns walked_ns(Id storage, Ns limit_ns, const Sight& sight) {
+    Tracked& tracked = sight.tracked;
     const Ns far_ns = limit_ns < kNoLimit / kAhead ? limit_ns * kAhead : kNoLimit;
-    Ns cost_ns = table.compute_ns[storage];
-    cost_ns += regions.sum_ns<FreshRegions::kForward>(
-        storage, far_ns - cost_ns - regions.least_ns(FreshRegions::kBackward, storage));
+    Ns cost_ns = sight.table.compute_ns[storage];
+    cost_ns += tracked.forward_ns(storage, far_ns - cost_ns - tracked.least_backward_ns(storage),
+                                  sight.table);
     if (cost_ns > limit_ns) return cost_ns;
-    return cost_ns + regions.sum_ns<FreshRegions::kBackward>(storage, far_ns - cost_ns);
+    return cost_ns + tracked.backward_ns(storage, far_ns - cost_ns, sight.table);
   }
 
   // The largest cost with which a storage could still score at most `bound`, or more than that.
@@ -192,27 +253,28 @@ class PolicyChooser {
   Factors factors_;
   SplitMix64 rng_;
   std::size_t most_;
+  TieBreak tie_break_;
+  bool passes_zero_;
   std::vector<Candidate> losers_;
 };
 
 // The same choice with fewer steps: a storage is passed over once what its regions are known to cost
 // shows that it has lost to another one, and a walk stops there too. The first to be known is the
 // one that looks best by such lower bounds; any storage of the pool would do.
-inline Choice PolicyChooser::choose_bounded(const Pool& pool, Ns clock_ns,
-                                            const StorageTable& table,
-                                            FreshRegions& regions) const {
+inline Choice PolicyChooser::choose_bounded(const Sight& sight) const {
+  const auto& [pool, clock_ns, table, tracked] = sight;
   Id first = kNone;
   double lowest = 0;
   for (Id storage : pool.slots()) {
     if (storage == kNone) continue;
     Quotient value = below(storage, table.last_access_ns[storage], clock_ns, table);
-    value.numerator = table.compute_ns[storage] + regions.least_ns(storage);
+    value.numerator = table.compute_ns[storage] + tracked.least_ns(storage);
     const double guess = value.approximate();
     if (first != kNone && !(guess < lowest)) continue;
     first = storage;
     lowest = guess;
   }
-  const Ns known_ns = walked_ns(first, kNoLimit, table, regions);
+  const Ns known_ns = walked_ns(first, kNoLimit, sight);
   Quotient known = below(first, table.last_access_ns[first], clock_ns, table);
   known.numerator = known_ns;
   double bound = known.approximate();
@@ -225,11 +287,11 @@ inline Choice PolicyChooser::choose_bounded(const Pool& pool, Ns clock_ns,
       continue;
     }
     const Ns most_ns = most_cost(bound, value);
-    if (table.compute_ns[storage] + regions.least_ns(storage) > most_ns) continue;
-    value.numerator = storage == first ? known_ns : walked_ns(storage, most_ns, table, regions);
+    if (table.compute_ns[storage] + tracked.least_ns(storage) > most_ns) continue;
+    value.numerator = storage == first ? known_ns : walked_ns(storage, most_ns, sight);
     if (value.numerator > most_ns) continue;
     consider(storage, value, best);
-    if (zero(value)) break;
+    if (ends_walk(value)) break;
     if (best.storage == storage) bound = std::min(bound, value.approximate());
   }
   return {best.storage, score(best.value)};

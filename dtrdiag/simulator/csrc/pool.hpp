@@ -11,12 +11,15 @@ class Pool {
  public:
   explicit Pool(std::size_t tensors) : position_(tensors, kNone) {}
 
-  bool contains(Id storage) const { return position_[storage] != kNone; }
+  bool contains(Id storage) const { return position_[storage] >= 0; }
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
 
+  // Keep a storage out for good. It is not in the pool yet.
+  void bar(Id storage) { position_[storage] = kBarred; }
+
   void append(Id storage) {
-    if (contains(storage)) return;
+    if (position_[storage] != kNone) return;
     position_[storage] = static_cast<Id>(slots_.size());
     slots_.push_back(storage);
     ++size_;
@@ -24,7 +27,7 @@ class Pool {
 
   void remove(Id storage) {
     const Id position = position_[storage];
-    if (position == kNone) return;
+    if (position < 0) return;
     position_[storage] = kNone;
     slots_[position] = kNone;
     --size_;
@@ -44,6 +47,7 @@ class Pool {
 
  private:
   static constexpr std::size_t kSlack = 32;
+  static constexpr Id kBarred = -2;
 
   void close_gaps() {
     std::size_t kept = 0;
@@ -56,7 +60,7 @@ class Pool {
   }
 
   std::vector<Id> slots_;
-  std::vector<Id> position_;
+  std::vector<Id> position_;  // [tensors] slot; `kNone`: not in the pool; `kBarred`: never
   std::size_t size_ = 0;
 };
 

@@ -8,7 +8,9 @@
 #include "cached_regions.hpp"
 #include "eq_classes.hpp"
 #include "fresh_regions.hpp"
+#include "interventions.hpp"
 #include "storage_graph.hpp"
+#include "walked_regions.hpp"
 
 namespace dtrdiag {
 
@@ -16,7 +18,15 @@ struct Uses {
   bool regions = false;
   bool classes = false;
   bool graph = false;           // the graph alone, to be walked afresh
-  bool cached_regions = false;  // keep regions as sets even where fresh walks would do
+  bool cached_regions = false;  // keep regions as sets, or walk them plainly, wherever it may be
+
+  Uses& operator|=(const Uses& others) {
+    regions = regions || others.regions;
+    classes = classes || others.classes;
+    graph = graph || others.graph;
+    cached_regions = cached_regions || others.cached_regions;
+    return *this;
+  }
 };
 
 // Cost of a storage and its evicted neighbourhood, and the latest access among them.
@@ -28,29 +38,38 @@ struct Neighbourhood {
 class Tracked {
  public:
   // `edges_stay`: no storage is ever detached, so walks need not look whether an edge exists.
-  Tracked(const Edges& edges, std::size_t tensors, Uses uses, bool edges_stay) {
+  Tracked(const Edges& edges, std::size_t tensors, Uses uses, bool edges_stay,
+          const Repairs& repairs) {
     if (!(uses.regions || uses.classes || uses.graph)) return;
     graph_.emplace(edges);
-    if (uses.classes) classes_.emplace(edges, tensors, edges_stay && edges.only_to_new);
+    if (uses.classes)
+      classes_.emplace(edges, tensors, edges_stay && edges.only_to_new, repairs.phantom_credit);
     if (uses.regions) {
       if (edges.only_to_new && edges_stay && !uses.cached_regions)
-        fresh_.emplace(edges, tensors);
+        fresh_.emplace(edges, tensors, repairs.stale_region);
+      else if (repairs.stale_region)
+        walked_.emplace(tensors);
       else
         cached_.emplace(tensors);
     }
     if (uses.graph) mark_.assign(tensors, 0);
   }
 
-  // Regions that are walked when asked for, so that a limit saves work; null where they are kept.
-  FreshRegions* walked_regions() { return fresh_ ? &*fresh_ : nullptr; }
+  // Whether regions are walked when asked for, so that a limit saves work.
+  bool walks_regions() const { return fresh_ || walked_; }
 
-  void called(Id op, const std::vector<Id>& fresh, bool waits,
-              const std::vector<std::pair<Id, Ns>>& grown, const StorageTable& table) {
+  // The edges of an op, and its new storages, come into being. `waits`: it has inputs that are not
+  // there.
+  void called(Id op, const std::vector<Id>& fresh, bool waits, const StorageTable& table) {
     if (!graph_) return;
     graph_->connect(op);
     if (classes_) classes_->called(fresh);
+    if (fresh_) fresh_->called(fresh, waits, table);
+  }
+
+  // Aliases added so much to the cost of storages that were there before.
+  void grew(const std::vector<std::pair<Id, Ns>>& grown, const StorageTable& table) {
     if (!fresh_) return;
-    fresh_->called(fresh, waits, table);
     for (const auto& [storage, cost_ns] : grown) fresh_->grew(storage, cost_ns, table);
   }
 
@@ -75,14 +94,22 @@ class Tracked {
   }
 
   // Cost of the region, or any figure above the limit once it exceeds that.
-  Ns forward_ns(Id storage, Ns limit_ns) {
-    return fresh_ ? fresh_->sum_ns<FreshRegions::kForward>(storage, limit_ns)
-                  : cached_->forward.sum_ns[storage];
+  Ns forward_ns(Id storage, Ns limit_ns, const StorageTable& table) {
+    if (fresh_) return fresh_->sum_ns<FreshRegions::kForward>(storage, limit_ns);
+    if (walked_) return walked_->sum_ns<true>(storage, limit_ns, *graph_, table);
+    return cached_->forward.sum_ns[storage];
   }
 
-  Ns backward_ns(Id storage, Ns limit_ns) {
-    return fresh_ ? fresh_->sum_ns<FreshRegions::kBackward>(storage, limit_ns)
-                  : cached_->backward.sum_ns[storage];
+  Ns backward_ns(Id storage, Ns limit_ns, const StorageTable& table) {
+    if (fresh_) return fresh_->sum_ns<FreshRegions::kBackward>(storage, limit_ns);
+    if (walked_) return walked_->sum_ns<false>(storage, limit_ns, *graph_, table);
+    return cached_->backward.sum_ns[storage];
+  }
+
+  // What the regions cost at least, as far as is known without a walk.
+  Ns least_ns(Id storage) const { return fresh_ ? fresh_->least_ns(storage) : 0; }
+  Ns least_backward_ns(Id storage) const {
+    return fresh_ ? fresh_->least_ns(FreshRegions::kBackward, storage) : 0;
   }
 
   Ns eq_ns(Id storage, const StorageTable& table) {
@@ -126,6 +153,7 @@ class Tracked {
 
   std::optional<StorageGraph> graph_;
   std::optional<FreshRegions> fresh_;
+  std::optional<WalkedRegions> walked_;
   std::optional<CachedRegions> cached_;
   std::optional<EquivalenceClasses> classes_;
   std::vector<std::uint64_t> mark_;
