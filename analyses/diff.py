@@ -26,7 +26,7 @@ from dtrdiag.analyses.sets import EvictionSets, sets_document, sets_of
 from dtrdiag.analyses.summary import NAMES as TALLY_NAMES
 from dtrdiag.analyses.summary import RunSummary, RunTally, summary_document
 from dtrdiag.analyses.trajectory import Trajectory, trajectory, trajectory_document
-from dtrdiag.events.records import Event, RunHeader
+from dtrdiag.events.records import Event, Lock, Materialise, Pin, RunHeader, Unlock
 from dtrdiag.log.parquet import ParquetReader
 
 DIFF_SCHEMA = "dtrdiag.diff/1"
@@ -117,8 +117,9 @@ class _Watch:
         yield self.tally.header
         add, note = self.tally.add, self.builder.add
         for event in self._events:
-            add(event)
-            note(event)
+            if type(event) not in _UNCOUNTED:
+                add(event)
+                note(event)
             yield event
 
     def read(self, log: ParquetReader) -> None:
@@ -130,6 +131,8 @@ class _Watch:
 
 
 _NAMES = TALLY_NAMES | COURSE_NAMES | ITEM_NAMES
+_UNCOUNTED = frozenset({Materialise, Lock, Unlock, Pin})
+# Half of a log, and neither summary nor course looks at them.
 
 
 def diff_runs(a: Iterable[Event], b: Iterable[Event], following: int = FOLLOWING) -> RunDiff:
