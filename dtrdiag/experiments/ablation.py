@@ -26,7 +26,7 @@ from dtrdiag.errors import UsageError
 from dtrdiag.experiments.budget_map import ALONE_SECONDS, PIECES_A_JOB
 from dtrdiag.experiments.outcomes import Outcome, Outcomes, add_checked
 from dtrdiag.experiments.workers import Ranges, Walker, workers
-from dtrdiag.interventions import Interventions, Noise
+from dtrdiag.interventions import Noise
 from dtrdiag.simulator import Factors, RunConfig, find_policy, policies
 from dtrdiag.trace import Trace
 
@@ -261,6 +261,7 @@ def ablation_document(ablation: Ablation) -> dict[str, Any]:
         "overhead_limit": header.overhead_limit,
         "seed": header.seed,
         "semantics": header.semantics,
+        "interventions": header.interventions,
         "peak": header.peak_bytes,
         "baseline_cost": header.baseline_cost_ns,
         "from": ablation.from_bytes,
@@ -342,8 +343,11 @@ def make_ablation(
         noise: as `plan_noise` has it.
         budgets: lowest and highest one.
         within_bytes: how close the two budgets of a cliff are.
+
+    Raises:
+        UsageError: the rules have noise on the costs already.
     """
-    if rules.interventions != Interventions() and any(noise):
-        raise UsageError("noise does not go with other interventions here")
+    if rules.interventions.cost_noise is not None and any(noise):
+        raise UsageError("noise is asked for twice")
     keys = tuple(MapKey(variant, each) for each in noise for variant in variants)
     return Ablation(rules, keys, tuple(Outcomes() for _ in keys), *budgets, within_bytes)

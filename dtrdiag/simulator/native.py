@@ -31,8 +31,10 @@ _native: Any = None
 _failure: ImportError | None = None
 try:
     _native = importlib.import_module("dtrdiag.simulator._native")
+    if not hasattr(_native, "Interventions"):
+        raise ImportError("it was built from older sources; build it again")
 except ImportError as error:
-    _failure = error
+    _native, _failure = None, error
 
 _TEXT_DECISIONS = 1 << 18
 _MOST_NS = (1 << 63) - 1

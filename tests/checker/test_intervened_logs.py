@@ -11,6 +11,7 @@ from dtrdiag.errors import SimulationError, UsageError
 from dtrdiag.interventions import REPAIRS, TIE_BREAKS, Interventions, Noise, Victim
 from dtrdiag.log import Replay, verify
 from dtrdiag.simulator import DEALLOCS, baseline_peak_bytes, policies
+from dtrdiag.trace import TraceBuilder
 from dtrdiag.trace.catalog import resolve
 
 bundled = cache(resolve)
@@ -154,6 +155,26 @@ def test_bundled_traces_without_the_defects(record_run, name, policy, dealloc):
     rules = {"budget_bytes": int(peak * 0.6), "peak_bytes": peak, "ratio": 0.6}
     rules |= {"policy": policy, "dealloc": dealloc, "overhead_limit": 1.2}
     passes(trace, record_run(trace, **rules, semantics="repaired"))
+
+
+def test_losers_after_a_victim_that_scores_0(record_run):
+    """The walk that finds the victim ends there, the one that finds the losers goes on."""
+    builder = TraceBuilder("zeros")
+    for name, cost in (("a", 0), ("b", 0), ("c", 2), ("d", 3), ("e", 1)):
+        builder.call([name], "op", [], cost, [4], [-1])
+    trace = builder.build("0" * 64)
+    rules = {"policy": "local", "budget_bytes": 16, "dealloc": "ignore", "candidates": 9}
+    for victim, losers in (
+        (Victim(4, None, False), ((2, 2), (3, 3))),
+        (Victim(4, 0, False), ((2, 2), (3, 3))),
+        (Victim(4, 2, False), ((1, 0),)),
+        (Victim(4, 2, True), ((0, 0),)),
+    ):
+        for engine in ("python", "auto"):
+            changes = Interventions(victims=(victim,))
+            events = record_run(trace, **rules, interventions=changes, engine=engine)
+            assert evictions(events)[0][1].candidates == losers
+            passes(trace, events)
 
 
 @st.composite

@@ -187,10 +187,21 @@ def test_noise_that_is_none_is_refused(epsilon, seeds):
         plan_noise(epsilon, seeds)
 
 
-def test_noise_does_not_go_with_other_interventions():
+def test_noise_goes_with_other_interventions_but_not_with_noise():
     changed = attrs.evolve(RULES, interventions=Interventions(tie_break="first"))
+    key = ablation(["dtr"], plan_noise(0.1, 1), changed).keys[1]
+    assert rules_of(changed, key).interventions.text() == "tie-break first; costs 0.1@0"
+    noisy = attrs.evolve(RULES, interventions=Interventions(cost_noise=Noise(0.1, 0)))
     with pytest.raises(UsageError):
-        ablation(["dtr"], plan_noise(0.1, 1), changed)
+        ablation(["dtr"], plan_noise(0.1, 1), noisy)
+
+
+def test_rules_are_repaired_where_that_is_asked_for():
+    repaired = attrs.evolve(RULES, interventions=Interventions(repairs=("zero-stops",)))
+    found = ablation(["lru"], rules=repaired)
+    map_all(CHAIN, found)
+    document = ablation_document(found)
+    assert document["interventions"] == "repair zero-stops"
 
 
 def test_noise_has_a_spread_over_its_seeds():
