@@ -267,6 +267,8 @@ def summary_document(
         },
         "policy": header.policy,
         "dealloc": header.dealloc,
+        "semantics": header.semantics,
+        "interventions": header.interventions,
         "engine": engine,
         "budget": header.budget_bytes,
         "ratio": header.ratio,

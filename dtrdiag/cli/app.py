@@ -43,6 +43,7 @@ from dtrdiag.cli.streams import drop, drop_output, one_line, printable
 from dtrdiag.cli.sweep import sweep
 from dtrdiag.cli.terminating import Terminated
 from dtrdiag.cli.verify import verify
+from dtrdiag.cli.whatif import whatif
 from dtrdiag.errors import DtrdiagError, SubscriberError
 from dtrdiag.experiments.policyfile import forget_policy_files
 from dtrdiag.simulator import seconds_without_native, why_no_native
@@ -65,6 +66,7 @@ VERBS: dict[str, Callable[..., None] | typer.Typer] = {
     "oom": oom,
     "diff": diff,
     "chains": chains,
+    "whatif": whatif,
     "replay": replay,
     "verify": verify,
     "graph": graph,

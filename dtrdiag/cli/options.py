@@ -1,6 +1,6 @@
 """Which options do several verbs share, and what run do they ask for?
 
-typer takes each option as a parameter. The rules of a run are the same seven in every verb that
+typer takes each option as a parameter. The rules of a run are the same few in every verb that
 simulates, so a verb takes them as one parameter of type `Rules` and `takes_rules` spells them out.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import attrs
@@ -17,10 +17,12 @@ import typer
 from dtrdiag.cli.values import parse_limit
 from dtrdiag.errors import UsageError
 from dtrdiag.experiments.policyfile import load_policy_file
+from dtrdiag.interventions import REPAIRS, Interventions
 from dtrdiag.simulator import (
     DEALLOCS,
     DEFAULT_OVERHEAD_LIMIT,
     ENGINES,
+    SEMANTICS,
     RunConfig,
     find_policy,
     native_available,
@@ -76,6 +78,22 @@ _RULES: dict[str, Any] = {
         int | None,
         typer.Option(metavar="N", help="Seed of the policy `random` (0).", show_default=False),
     ],
+    "semantics": Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(SEMANTICS),
+            help="Rules as published, or without their defects (simrd).",
+            show_default=False,
+        ),
+    ],
+    "repair": Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DEFECT",
+            help=f"Repair one defect: {', '.join(REPAIRS)}; repeatable.",
+            show_default=False,
+        ),
+    ],
     "engine": Annotated[
         str | None,
         typer.Option(
@@ -93,6 +111,10 @@ _RULES: dict[str, Any] = {
 }
 
 
+def _some(values: Sequence[str] | None) -> list[str] | None:
+    return list(values) if values else None
+
+
 @attrs.frozen
 class Rules:
     """The options of a run besides policy and budget, as they were given; None: not given."""
@@ -102,6 +124,8 @@ class Rules:
     seed: int | None = None
     engine: str | None = None
     policy_file: str | None = None
+    semantics: str | None = None
+    repair: list[str] | None = attrs.field(default=None, converter=_some)
 
     def given(self) -> list[str]:
         """The options that were given, as people write them."""
@@ -129,8 +153,22 @@ class Rules:
             dealloc=self.dealloc or "eager",
             overhead_limit=DEFAULT_OVERHEAD_LIMIT if limit is None else parse_limit(limit),
             seed=self.seed or 0,
+            semantics=self.semantics or "simrd",
+            interventions=Interventions(repairs=self.repairs()),
             engine=engine,
         )
+
+    def repairs(self) -> tuple[str, ...]:
+        """The defects to repair one by one, in the order of `REPAIRS`.
+
+        Raises:
+            UsageError: there is no such defect, or all are repaired anyway.
+        """
+        named = self.repair or []
+        if named and self.semantics == "repaired":
+            raise UsageError("--repair has no effect where --semantics repaired repairs everything")
+        known = [name for name in REPAIRS if name in named]
+        return (*known, *(name for name in named if name not in REPAIRS))
 
     def policy(self, name: str | None) -> str:
         """The name of the policy to use, with the policy file loaded; see `config`."""

@@ -21,7 +21,15 @@ from dtrdiag.files import ARCHIVE_SEPARATOR
 from dtrdiag.trace import Trace
 from dtrdiag.trace.catalog import known_traces
 
-_TEXTS = ("ratios", "budgets", "dealloc", "overhead_limit", "policy_file", "policy_file_sha256")
+_TEXTS = (
+    "ratios",
+    "budgets",
+    "dealloc",
+    "overhead_limit",
+    "semantics",
+    "policy_file",
+    "policy_file_sha256",
+)
 
 
 @attrs.frozen
@@ -44,10 +52,13 @@ class Request:
     seed: int | None
     policy_file: str | None
     policy_file_sha256: str | None
+    semantics: str | None = None
+    repair: list[str] | None = None
 
     def rules(self, engine: str | None) -> Rules:
         """The options of a run."""
-        return Rules(self.dealloc, self.overhead_limit, self.seed, engine, self.policy_file)
+        given = (self.dealloc, self.overhead_limit, self.seed, engine, self.policy_file)
+        return Rules(*given, self.semantics, self.repair)
 
     def check(self, loaded: Sequence[Trace], policy_sha256: str | None) -> None:
         """Refuse to go on with other traces or policies.
@@ -111,7 +122,7 @@ def check_same(given: Request, kept: Request, where: str) -> None:
     Raises:
         UsageError: they differ; names the first that does.
     """
-    for name in ("trace_sha256", "policies", *_TEXTS, "seed"):
+    for name in ("trace_sha256", "policies", *_TEXTS, "seed", "repair"):
         asked, begun = getattr(given, name), getattr(kept, name)
         if name == "policy_file" or asked is None or asked == []:
             continue
@@ -128,11 +139,18 @@ def check_same(given: Request, kept: Request, where: str) -> None:
 def _meaning(name: str, value: Any) -> Any:
     """What a value stands for: `0.5` and `0.50` are one ratio."""
     if value is None:
-        return {"dealloc": "eager", "overhead_limit": parse_limit("10"), "seed": 0}.get(name)
+        return {
+            "dealloc": "eager",
+            "overhead_limit": parse_limit("10"),
+            "seed": 0,
+            "semantics": "simrd",
+        }.get(name)
     if name == "ratios":
         return parse_many(value, parse_ratio, "--ratios")
     if name == "budgets":
         return parse_many(value, parse_size, "--budgets")
+    if name == "repair":
+        return sorted(set(value))
     return parse_limit(value) if name == "overhead_limit" else value
 
 
@@ -151,6 +169,7 @@ def _is_sound(request: Request) -> bool:
     """Whether its values have the types that they claim: it was read from a file."""
     found: dict[str, Any] = attrs.asdict(request)
     lists = [found[name] for name in ("traces", "trace_sha256", "policies")]
+    lists.append([] if found["repair"] is None else found["repair"])
     return (
         all(isinstance(texts, list) for texts in lists)
         and all(isinstance(text, str) for texts in lists for text in texts)

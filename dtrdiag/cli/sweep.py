@@ -156,6 +156,8 @@ def _given(
         seed=rules.seed,
         policy_file=rules.policy_file,
         policy_file_sha256=None if file is None else file.sha256,
+        semantics=rules.semantics,
+        repair=rules.repair,
     )
     return request, [trace for _, trace in found.values()]
 

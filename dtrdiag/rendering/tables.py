@@ -53,6 +53,10 @@ def _run_rows(run: Document) -> Iterable[tuple[str, Text | str]]:
     if run["peak"] is not None:
         yield "peak (ratio 1)", both_bytes(run["peak"])
     yield "deallocation", plain_name(run["dealloc"])
+    if run.get("semantics") not in (None, "simrd"):
+        yield "semantics", plain_name(run["semantics"])
+    if run.get("interventions") is not None:
+        yield "interventions", plain_name(run["interventions"], LONG_NAME)
     yield "overhead", overhead_words(run["overhead"])
     yield "cost of rematerialisation", duration(run["remat_cost"])
     yield "executions", f"{run['computes']:,} first, {run['remats']:,} repeated"

@@ -15,6 +15,8 @@ RUN_KEYS = [
     "trace",
     "policy",
     "dealloc",
+    "semantics",
+    "interventions",
     "engine",
     "budget",
     "ratio",

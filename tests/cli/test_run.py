@@ -12,6 +12,7 @@ KEYS = {
     "schema", "trace", "policy", "dealloc", "engine", "budget", "ratio", "peak", "baseline_cost",
     "outcome", "overhead", "remat_cost", "max_memory", "computes", "remats", "evictions",
     "distinct_evicted", "interval", "simulate_seconds", "decisions_sha256",
+    "semantics", "interventions",
 }  # fmt: skip
 
 POLICIES = '''

@@ -27,12 +27,12 @@ def fan(trace_of):
     )
 
 
-@pytest.fixture(scope="module")
-def go(run, decisions):
+@pytest.fixture(scope="module", params=["python", "auto"])
+def go(request, run, decisions):
     """Decisions in words, and the events, of a run with interventions."""
 
     def go(trace, text, policy="none", budget_bytes=20, dealloc="ignore", **rules):
-        rules["interventions"] = parse_interventions(text)
+        rules |= {"interventions": parse_interventions(text), "engine": request.param}
         result, events = run(
             trace, policy=policy, budget_bytes=budget_bytes, dealloc=dealloc, **rules
         )
@@ -156,7 +156,8 @@ def test_what_cannot_take_place_is_an_error(go, fan, text, error, message):
 def test_the_log_of_a_run_whose_decision_never_comes_is_not_complete(fan):
     hooks, events = Hooks(), []
     hooks.subscribe(events.append)
-    config = RunConfig("none", 20, dealloc="ignore", interventions=parse_interventions("forbid 9"))
+    changes = parse_interventions("forbid 9")
+    config = RunConfig("none", 20, dealloc="ignore", interventions=changes, engine="python")
     with pytest.raises(SimulationError):
         simulate(fan, config, hooks)
     assert events[-1].kind != "end"

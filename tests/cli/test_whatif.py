@@ -1,0 +1,217 @@
+"""`whatif` runs again with one thing changed, and says what moved."""
+
+import json
+
+import pytest
+
+from dtrdiag.events.records import Evict
+from dtrdiag.log import open_log, verify
+from dtrdiag.trace import write_dtr_log
+from dtrdiag.trace.catalog import resolve
+
+from .test_run import KEYS as RUN_KEYS
+from .test_run import POLICIES
+
+KEYS = {
+    "schema", "interventions", "semantics", "base", "run", "changed", "moved", "common_prefix",
+    "first_divergence", "log",
+}  # fmt: skip
+BUDGET = ["-b", 38_359_636]
+DECISIONS = ("compute", "rematerialise", "evict")
+
+
+@pytest.fixture(scope="module")
+def pressed(fails):
+    """Index, seq, victim and runner-up place of every eviction under pressure."""
+    made = [event for event in open_log(fails) if event.kind in DECISIONS]
+    return [
+        (index, event.seq, event.storage)
+        for index, event in enumerate(made)
+        if isinstance(event, Evict) and event.cause == "pressure"
+    ]
+
+
+def test_json_has_the_keys_that_scripts_rely_on(answers, fails, pressed):
+    index, seq, storage = pressed[3]
+    found = answers("whatif", fails, "--forbid", f"{seq}={storage}", "--json").json
+    assert set(found) == KEYS
+    assert found["schema"] == "dtrdiag.whatif/1"
+    assert set(found["base"]) == set(found["run"]) == RUN_KEYS
+    assert found["interventions"] == f"forbid {index}={storage}" == found["run"]["interventions"]
+    assert found["base"]["interventions"] is None
+    assert found["changed"]
+    assert "decisions" in found["moved"]
+    assert found["common_prefix"] == found["first_divergence"]["index"] == index
+    assert found["first_divergence"]["kind"] == "evict"
+    assert found["first_divergence"]["a"] == f"E {storage}"
+
+
+def test_a_number_means_the_first_decision_from_that_event_on(answers, fails, pressed):
+    (index, seq, storage), (_, before, _) = pressed[4], pressed[3]
+    texts = [
+        answers("whatif", fails, "--forbid", place, "--json").json["interventions"]
+        for place in (before + 1, seq, f"@{index}")
+    ]
+    assert texts == [f"forbid {index}"] * 3
+    text = f"{seq}={storage}"
+    forced = answers("whatif", fails, "--force", text, "--json").json
+    assert (forced["interventions"], forced["changed"]) == (f"force {index}={storage}", False)
+
+
+def test_decisions_from_the_first_one_on(answers, fails, pressed):
+    index, seq, _ = pressed[0]
+    changes = ["--policy-from", f"{seq}=lru", "--budget-from", "0=36MiB"]
+    found = answers("whatif", fails, *changes, "--json").json
+    assert found["interventions"] == f"policy {index}=lru; budget 0={36 << 20}"
+    assert found["run"]["interval"][1] is None
+
+
+def test_a_trace_and_its_saved_log_are_asked_alike(answers, fails):
+    changes = ["--tie-break", "first", "--keep", "77", "--epsilon", "0.05", "--noise-seed", "3"]
+    saved = answers("whatif", fails, *changes, "--json").json
+    traced = answers("whatif", "recurrent-16", *BUDGET, *changes, "--json").json
+    for found in (saved, traced):
+        for side in ("base", "run"):
+            found[side].pop("simulate_seconds")
+    assert saved == traced
+    assert saved["interventions"] == "tie-break first; keep 77; costs 0.05@3"
+    assert saved["run"]["baseline_cost"] != saved["base"]["baseline_cost"]
+
+
+def test_people_are_told_what_moved(answers, fails, pressed):
+    index, seq, _ = pressed[0]
+    out = answers("whatif", fails, "--forbid", seq).out
+    assert out.startswith(f"recurrent-16 under dtr, with: forbid {index}.\n")
+    assert f"The first {index} decisions are equal (a is the run as it was" in out
+    assert "Moved: " in out
+    assert "Not moved: " in out
+    assert "as it was, and intervened" in out
+
+
+def test_people_are_told_that_nothing_moved(answers, fails, pressed):
+    _, seq, storage = pressed[0]
+    out = answers("whatif", fails, "--force", f"{seq}={storage}").out
+    assert "The intervention changed nothing: all 1,283 decisions are equal." in out
+    assert "Moved: " not in out
+
+
+def test_the_log_of_the_intervened_run_is_kept_and_can_be_asked_again(answers, fails, here):
+    first = answers("whatif", fails, "--repair", "zero-stops", "-o", "zero.jsonl", "--json").json
+    assert first["log"] == "zero.jsonl"
+    assert verify(open_log(here / "zero.jsonl")).ok
+    again = answers("whatif", "zero.jsonl", "--cost", "200=900", "--json").json
+    assert again["base"]["interventions"] == "repair zero-stops"
+    assert again["base"]["decisions_sha256"] == first["run"]["decisions_sha256"]
+    assert again["interventions"] == "repair zero-stops; cost 200=900"
+    out = answers("whatif", "zero.jsonl", "--cost", "200=900").out
+    assert "The run that it is compared with has: repair zero-stops." in out
+
+
+def test_repaired_semantics_are_a_change(answers):
+    rules = ["tree-4", "-r", "0.5", "--dealloc", "ignore", "--semantics", "repaired"]
+    found = answers("whatif", *rules, "--json").json
+    assert (found["base"]["semantics"], found["semantics"]) == ("simrd", "repaired")
+    assert found["interventions"] is None
+    assert found["changed"]
+    assert "with: semantics repaired." in answers("whatif", *rules).out
+
+
+def test_a_log_of_a_file_needs_the_trace(answers, refuses, here):
+    (here / "mine.log").write_bytes(write_dtr_log(resolve("chain-64")))
+    answers("run", "mine.log", "-r", "0.5", "-o", "run.jsonl")
+    line = refuses("whatif", "run.jsonl", "--keep", "1")
+    assert "the log is of 'mine" in line
+    assert "no known trace: add --trace" in line
+    ask = ["whatif", "run.jsonl", "--keep", "1", "--trace"]
+    assert answers(*ask, "mine.log", "--json").json["changed"]
+    assert "the log is of another trace than tree-4" in refuses(*ask, "tree-4")
+
+
+def test_a_policy_of_a_file(answers, here):
+    (here / "mine.py").write_text(POLICIES)
+    run = ["recurrent-16", "-r", "0.7", "--policy-file", "mine.py"]
+    answers("run", *run, "-o", "run.jsonl")
+    ask = ["--tie-break", "first", "--policy-file", "mine.py", "--json"]
+    found = answers("whatif", "run.jsonl", *ask).json
+    assert found["base"]["policy"] == "squared-staleness"
+
+
+def test_a_log_that_its_header_does_not_give_is_refused(refuses, small, here):
+    lines = small.read_text().splitlines()
+    end = json.loads(lines[-1]) | {"decisions_sha256": "0" * 64}
+    (here / "other.jsonl").write_text("\n".join([*lines[:-1], json.dumps(end)]) + "\n")
+    line = refuses("whatif", "other.jsonl", "--keep", "1")
+    assert line == "the log is not what a run of its trace under its header gives (other.jsonl)"
+
+
+def test_a_log_of_another_runtime_is_refused(refuses, small, here):
+    first, rest = small.read_text().split("\n", 1)
+    header = json.loads(first) | {"runtime": "other"}
+    (here / "other.jsonl").write_text(f"{json.dumps(header)}\n{rest}")
+    line = refuses("whatif", "other.jsonl", "--keep", "1")
+    assert "made by other, whose runs cannot be made again here" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "nothing is to be changed"),
+        (["--force", "7"], "--force must be SEQ=STORAGE, not '7'"),
+        (["--force", "x=7"], "--force x=7: 'x' is no number"),
+        (["--forbid", "@-1"], "--forbid @-1: '-1' is no number"),
+        (["--forbid", "99999999"], "there is no eviction under pressure at event 99999999"),
+        (["--policy-from", "99999999=lru"], "there is no decision at event 99999999"),
+        (["--policy-from", "0"], "--policy-from must be SEQ=NAME, not '0'"),
+        (["--policy-from", "0=lur"], "unknown policy 'lur'"),
+        (["--budget-from", "0=much"], "a budget must be a size"),
+        (["--forbid", "0", "--force", "1=2"], "--force, --forbid: two are about"),
+        (["--tie-break", "heads"], "unknown tie-break 'heads'"),
+        (["--cost", "5"], "--cost must be ID=FIGURE, not '5'"),
+        (["--cost", "99999=5"], "cost 99999=5: the trace has no op 99999"),
+        (["--size", "1=5", "--size", "1=6"], "--size: two are about 1"),
+        (["--epsilon", "1.5"], "noise needs an epsilon in (0, 1)"),
+        (["--noise-seed", "5"], "--noise-seed has no effect without"),
+        (["--pin", "99999"], "pin 99999: the trace has no storage 99999"),
+        (["--forbid", "@0"], "forbid 0: decision 0 is no eviction under pressure"),
+        (["--repair", "all"], "nothing to repair is named 'all'"),
+        (["--keep", "1", "-o", "no/where.jsonl"], "the folder does not exist"),
+        (["--keep", "1", "-r", "0.5"], "--ratio does not apply to a saved log"),
+        (["--keep", "1", "--dealloc", "ignore"], "--dealloc does not apply to a saved log"),
+    ],
+)
+def test_what_is_refused(refuses, small, arguments, why):
+    assert why in refuses("whatif", small, *arguments)
+
+
+def test_files_are_not_replaced_unless_asked(answers, refuses, small, here):
+    (here / "there.jsonl").write_text("mine")
+    ask = ["whatif", small, "--tie-break", "first", "-o", "there.jsonl"]
+    assert refuses(*ask) == "exists already; --replace replaces it (there.jsonl)"
+    answers(*ask, "--replace")
+    assert verify(open_log(here / "there.jsonl")).ok
+    assert "--trace is for a saved log" in refuses(
+        "whatif", "chain-64", "--keep", "1", "--trace", "chain-64"
+    )
+
+
+def test_runs_sweeps_and_maps_take_repairs(answers, here):
+    rules = ["--dealloc", "ignore", "--repair", "zero-stops", "--repair", "stale-region"]
+    run = answers("run", "tree-4", "-r", "0.5", *rules, "--json").json
+    assert run["interventions"] == "repair stale-region; repair zero-stops"
+    swept = answers("sweep", "tree-4", "--ratios", "0.5", *rules, "-o", "kept", "--json").json
+    assert swept["runs"][0]["decisions_sha256"] == run["decisions_sha256"]
+    again = answers("sweep", "--resume", "-o", "kept", "--json").json
+    assert again["runs"][0]["reused_from"] is not None
+    assert again["runs"][0]["interventions"] == run["interventions"]
+    plain = answers("sweep", "tree-4", "--ratios", "0.5", *rules[:2], "-o", "kept", "--json").json
+    assert plain["runs"][0]["decisions_sha256"] != run["decisions_sha256"]
+    ask = ["chain-64", "--from", "0.4", "--to", "0.42", "--semantics", "repaired"]
+    assert answers("map", *ask, "-j", "1", "--json").json["semantics"] == "repaired"
+
+
+def test_a_sweep_is_not_resumed_under_other_semantics(answers, refuses, here):
+    answers("sweep", "chain-64", "--ratios", "0.5", "-o", "kept")
+    for change in (["--semantics", "repaired"], ["--repair", "zero-stops"]):
+        line = refuses("sweep", "--resume", "-o", "kept", *change)
+        assert f"{change[0]} is not what the sweep to resume was begun with" in line
+    answers("sweep", "--resume", "-o", "kept", "--semantics", "simrd")
