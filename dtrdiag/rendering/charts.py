@@ -60,21 +60,21 @@ def map_columns(budget_map: BudgetMap, columns: int = WIDTH) -> list[Column]:
     count = min(columns, after - first)
     found: dict[int, list[tuple[str, float | None]]] = {}
     for run in budget_map.runs:
-        high = after if run.interval_hi_bytes is None else min(run.interval_hi_bytes, after)
-        low = max(run.interval_lo_bytes, first)
+        end = after if run.interval_hi_bytes is None else min(run.interval_hi_bytes, after)
+        budgets = (max(run.interval_lo_bytes, first), end - 1)
         here = (run.outcome, budget_map.overhead(run))
-        # Budgets low and high - 1 lie in these columns.
-        at, last = ((b - first) * count // (after - first) for b in (low, high - 1))
+        at, last = ((budget - first) * count // (after - first) for budget in budgets)
         for column in range(at, last + 1):
             found.setdefault(column, []).append(here)
     made = []
     for column in sorted(found):
         finished = [cost for outcome, cost in found[column] if outcome == OK and cost is not None]
         stopped = [cost for outcome, cost in found[column] if outcome == THRASHED and cost]
-        ends = ((first + (after - first) * edge / count) / peak for edge in (column, column + 1))
+        low, high = (first + (after - first) * edge / count for edge in (column, column + 1))
         made.append(
             Column(
-                *ends,
+                low / peak,
+                high / peak,
                 min(finished, default=None),
                 max(finished, default=None),
                 max(stopped, default=None),
