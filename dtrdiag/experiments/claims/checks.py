@@ -15,6 +15,7 @@ import attrs
 
 from dtrdiag.analyses import (
     Frontier,
+    chains_document,
     diff_document,
     diff_runs,
     frontier_document,
@@ -150,6 +151,14 @@ def _bounded_operator(cost: Mapping[str, Any], stopped: list[bool]) -> Document:
         }
     sides = bounded["cost_ns"]
     return bounded | {"extra_ns": bounds.subtract(sides["b"], sides["a"])}
+
+
+@check("chains", RUN, ("trace",), run)
+def chains_check(laboratory: Laboratory, given: Mapping[str, Any]) -> Document:
+    """What a run evicts again and again, as `dtrdiag chains --json`, and the run as `run`."""
+    asked = run(given)
+    document = chains_document(laboratory.log(asked))
+    return document | {"run": run_of(laboratory, asked)}
 
 
 @check("oom", RUN, ("trace",), run)
