@@ -15,6 +15,7 @@ import attrs
 
 from dtrdiag.analyses import (
     Frontier,
+    chains_document,
     diff_document,
     diff_runs,
     frontier_document,
@@ -27,9 +28,7 @@ from dtrdiag.experiments.claims.bounds import Bound
 from dtrdiag.experiments.claims.laboratory import Laboratory, Run
 from dtrdiag.experiments.claims.parameters import (
     PAIR,
-    RULES,
     RUN,
-    amount,
     budget,
     listed_runs,
     many,
@@ -43,6 +42,8 @@ from dtrdiag.experiments.claims.registry import Document, check
 OOM, THRASHED = "oom", "thrashed"
 _GROWING = ("computes", "remats", "remat_cost", "max_memory")
 _COUNTS = ("evictions", "distinct_evicted")
+_TO_THE_END = ("trajectory", "re_evicted")
+"""Parts of a comparison that say little of a run which was stopped on the way."""
 _ABSENT = (
     *(attribute.name.removesuffix("_bytes") for attribute in attrs.fields(Frontier)),
     *("requested_bytes", "resident_bytes", "shortfall_bytes", "pinned_bytes", "locked_bytes"),
@@ -116,6 +117,7 @@ def diff_check(laboratory: Laboratory, given: Mapping[str, Any]) -> Document:
         document["overhead_factor"] = by_kind.get(kind, factor)
     document |= {side: bounded_run(document[side]) for side in "ab"}
     if any(stopped):
+        document |= dict.fromkeys(_TO_THE_END)
         document["sets"] = {
             cause: _bounded_sets(sets, stopped) for cause, sets in document["sets"].items()
         }
@@ -151,6 +153,14 @@ def _bounded_operator(cost: Mapping[str, Any], stopped: list[bool]) -> Document:
     return bounded | {"extra_ns": bounds.subtract(sides["b"], sides["a"])}
 
 
+@check("chains", RUN, ("trace",), run)
+def chains_check(laboratory: Laboratory, given: Mapping[str, Any]) -> Document:
+    """What a run evicts again and again, as `dtrdiag chains --json`, and the run as `run`."""
+    asked = run(given)
+    document = chains_document(laboratory.log(asked))
+    return document | {"run": run_of(laboratory, asked)}
+
+
 @check("oom", RUN, ("trace",), run)
 def oom_check(laboratory: Laboratory, given: Mapping[str, Any]) -> Document:
     """The frontier, as `dtrdiag oom --json`; all but `outcome` is null without one."""
@@ -159,32 +169,3 @@ def oom_check(laboratory: Laboratory, given: Mapping[str, Any]) -> Document:
     if outcome != OOM:
         return dict.fromkeys(_ABSENT) | {"outcome": outcome}
     return frontier_document(pinned_frontier(laboratory.log(asked)))
-
-
-MAP = {**RULES, "from": amount, "to": amount, "within": amount}
-
-
-@check("map", MAP, ("trace", "from", "to"), run)
-def map_check(laboratory: Laboratory, given: Mapping[str, Any]) -> Document:
-    """Every interval of a range of budgets, as `dtrdiag map --json`."""
-    return map_of(laboratory, run(given), given)
-
-
-def map_of(laboratory: Laboratory, rules: Run, given: Mapping[str, Any]) -> Document:
-    """The `dtrdiag.map/1` document of a range, with bounds where runs were stopped."""
-    saved, low, high = laboratory.budgets(rules, given["from"], given["to"])
-    within = laboratory.within(rules.trace, given.get("within"), high)
-    document = saved.document(low, high, within)
-    document["intervals"] = [bounded_run(interval) for interval in document["intervals"]]
-    document["segments"] = [
-        segment | {"overhead": [Bound(overhead) for overhead in segment["overhead"]]}
-        if segment["outcome"] == THRASHED and segment["overhead"] is not None
-        else segment
-        for segment in document["segments"]
-    ]
-    cliff = document["summary"]["worst_cliff"]
-    if cliff is not None and cliff["factor_is"] == LOWER_BOUND:
-        largest = max(cliff["overheads"])
-        cliff["overheads"] = [Bound(x) if x == largest else x for x in cliff["overheads"]]
-        cliff["factor"] = Bound(cliff["factor"])
-    return document

@@ -19,7 +19,7 @@ OWN_KEYS = ("check", "title", "expect", "refer", "role")
 """Keys of an item that are no parameters of its check."""
 INHERITED = ("trace", "policy", "dealloc", "overhead_limit", "seed", "semantics")
 """Parameters that a reference takes over from its item, where its check has them."""
-_NAMED = re.compile(r"\{([^{}]*)\}")
+_NAMED = re.compile(r"\{([^{}+-]*)([+-][0-9]+)?\}")
 
 
 def read_item(
@@ -210,20 +210,32 @@ def _check_early(
         check.parsed(parameters)
 
 
+def _shifted(figure: int | str, named: re.Match[str]) -> str:
+    if named[2] is None:
+        return str(figure)
+    if isinstance(figure, str):
+        raise LedgerError(f"nothing can be added to the text {figure[:40]!r}: {named[0]}")
+    return str(figure + int(named[2]))
+
+
 def names_in(value: Any) -> list[str]:
     """The references that texts in a value name, in order of appearance."""
     if isinstance(value, str):
-        return _NAMED.findall(value)
+        return [name for name, _ in _NAMED.findall(value)]
     parts = value.values() if isinstance(value, Mapping) else value
     if not isinstance(value, Mapping | list):
         return []
     return [name for part in parts for name in names_in(part)]
 
 
-def filled(value: Any, figure: Callable[[str], str]) -> Any:
-    """A value with the figure of each reference in its place."""
+def filled(value: Any, figure: Callable[[str], int | str]) -> Any:
+    """A value with the figure of each reference in its place.
+
+    Raises:
+        LedgerError: a number is to be added to a text.
+    """
     if isinstance(value, str):
-        return _NAMED.sub(lambda named: figure(named[1]), value)
+        return _NAMED.sub(lambda named: _shifted(figure(named[1]), named), value)
     if isinstance(value, Mapping):
         return {name: filled(part, figure) for name, part in value.items()}
     if isinstance(value, list):

@@ -67,7 +67,7 @@ def _item(item: Item, number: int, laboratory: Laboratory) -> tuple[Verdict, Doc
     started = time.perf_counter()
     try:
         figures = _Figures(item.references, laboratory)
-        parameters = filled(item.parameters, figures.text)
+        parameters = filled(item.parameters, figures.figure)
         document = item.check.function(laboratory, item.check.parsed(parameters))
     except MissingTraceError:
         raise
@@ -113,8 +113,8 @@ class _Figures:
         self._laboratory = laboratory
         self.known: dict[str, Any] = {}
 
-    def text(self, name: str) -> str:
-        """A figure as a parameter takes it.
+    def figure(self, name: str) -> int | str:
+        """A whole number, or a text.
 
         Raises:
             LedgerError: there is none, or it is neither a whole number nor a text.
@@ -122,7 +122,7 @@ class _Figures:
         """
         if name not in self.known:
             reference = self._references[name]
-            parameters = filled(reference.parameters, self.text)
+            parameters = filled(reference.parameters, self.figure)
             check = reference.check
             document = check.function(self._laboratory, check.parsed(parameters))
             value = field(document, reference.field)
@@ -130,4 +130,5 @@ class _Figures:
                 shown = repr(bounds.plain(value))[:60]
                 raise LedgerError(f"the reference {name!r} is {shown}, no whole number or text")
             self.known[name] = value
-        return str(self.known[name])
+        figure: int | str = self.known[name]
+        return figure

@@ -7,19 +7,22 @@ Claims share runs: the pair that one compares is the pair whose budgets another 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from dtrdiag.errors import UsageError
+from dtrdiag.experiments.ablation import Ablation, Variant, make_ablation, map_all
 from dtrdiag.experiments.budget_map import Mapper
 from dtrdiag.experiments.map_files import SavedMap, default_within
 from dtrdiag.experiments.outcomes import Outcomes
 from dtrdiag.experiments.rows import definition_of
 from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import ParquetWriter, log_writer
-from dtrdiag.interventions import parse_interventions
+from dtrdiag.interventions import Noise, parse_interventions
 from dtrdiag.log import LogReader, open_log
 from dtrdiag.simulator import (
     DEFAULT_OVERHEAD_LIMIT,
@@ -159,6 +162,31 @@ class Laboratory:
         Mapper(trace, rules, known).map_range(low_bytes, high_bytes)
         definition = definition_of(trace, rules, None)
         return SavedMap(definition, known, low_bytes, high_bytes), low_bytes, high_bytes
+
+    def ablation(
+        self,
+        run: Run,
+        variants: Sequence[Variant],
+        noise: Sequence[Noise | None],
+        given: Mapping[str, Any],
+    ) -> Ablation:
+        """The complete maps of many policies, over `from` to `to` of what is given.
+
+        Raises:
+            DtrdiagError: as `budgets`.
+        """
+        trace = self.trace(run.trace)
+        rules = attrs.evolve(run.rules(), peak_bytes=baseline_peak_bytes(trace))
+        low_bytes, high_bytes = (self.amount(run.trace, given[end]) for end in ("from", "to"))
+        within = self.within(run.trace, given.get("within"), high_bytes)
+        planned = make_ablation(rules, variants, noise, (low_bytes, high_bytes), within)
+        known = tuple(
+            self._maps.setdefault((run.trace, planned.rules_of(at)), Outcomes())
+            for at in range(len(planned.keys))
+        )
+        ablation = attrs.evolve(planned, known=known)
+        map_all(trace, ablation)
+        return ablation
 
     def within(self, trace: str, within: Amount | None, high_bytes: int) -> int:
         """How close the budgets of a cliff are: as given, or as the verb `map` has it."""

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtrdiag.errors import LedgerError
-from dtrdiag.experiments.claims.checks import MAP, map_of, run_of
+from dtrdiag.experiments.claims.checks import run_of
 from dtrdiag.experiments.claims.laboratory import Laboratory, Run
+from dtrdiag.experiments.claims.mapchecks import MAP, map_of
 from dtrdiag.experiments.claims.parameters import RUN, run, side
 from dtrdiag.experiments.claims.registry import Document, check
 
