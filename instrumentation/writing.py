@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from dtrdiag.errors import UsageError
 from dtrdiag.events.parquet import SUFFIX, load_pyarrow
 from dtrdiag.instrumentation.jsonl import JsonlWriter
 from dtrdiag.instrumentation.parquet import ParquetWriter
@@ -25,7 +26,10 @@ def check_log_name(path: str | os.PathLike[str]) -> None:
     """Refuse a log that cannot be written here, before anything is computed for it.
 
     Raises:
-        UsageError: the log is to be Parquet and pyarrow is not installed.
+        UsageError: the log is to be Parquet and pyarrow is not installed, or compressed besides.
     """
-    if os.fspath(path).endswith(SUFFIX):
+    name = os.fspath(path)
+    if name.endswith((f"{SUFFIX}.gz", f"{SUFFIX}.zst")):
+        raise UsageError("a Parquet log is compressed inside: name it .parquet", path=name)
+    if name.endswith(SUFFIX):
         load_pyarrow()

@@ -78,10 +78,8 @@ def _check_log(output: str | None, candidates: int, force: bool) -> None:
         if candidates:
             raise UsageError("--candidates shows in a log alone: add -o LOG")
         return
-    if output.endswith((".parquet.gz", ".parquet.zst")):
-        raise UsageError("a Parquet log is compressed inside: name it .parquet", path=output)
-    check_outputs([output], force)
     check_log_name(output)
+    check_outputs([output], force)
 
 
 def _simulate(trace: Trace, config: RunConfig, output: str | None, force: bool) -> RunResult:

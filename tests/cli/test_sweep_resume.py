@@ -139,7 +139,7 @@ def rewritten(path, **metadata):
         (lambda path: path.write_bytes(path.read_bytes()[:-40]), "without its end"),
         (lambda path: path.write_bytes(b""), "truncated or damaged"),
         (lambda path: path.write_bytes(b"notes"), "truncated or damaged"),
-        (lambda path: rewritten(path, schema="dtrdiag.results/2"), "another version"),
+        (lambda path: rewritten(path, schema="dtrdiag.results/1"), "another version"),
         (lambda path: rewritten(path, schema="other"), "no results of dtrdiag"),
         (lambda path: rewritten(path, definition='{"semantics": "later"}'), "semantics 'later'"),
     ],
