@@ -27,6 +27,11 @@ def terminable() -> Iterator[None]:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    # Once: what is done about it then is not to be interrupted by the next one.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Once: what is done about it then is not to be interrupted by the next one. By a function, not
+    # SIG_IGN: a process that is started meanwhile would inherit that, and could not be ended.
+    signal.signal(signal.SIGTERM, _once_was_enough)
     raise Terminated
+
+
+def _once_was_enough(number: int, frame: FrameType | None) -> None:
+    """Do nothing."""

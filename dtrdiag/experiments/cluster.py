@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import importlib
 import logging
+import multiprocessing
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 from dtrdiag.errors import ExecutorError, UsageError
-from dtrdiag.experiments.executors import Result, Workers, default_jobs, interrupts_held_back
+from dtrdiag.experiments.executors import (
+    Result,
+    Workers,
+    default_jobs,
+    end_processes,
+    interrupts_held_back,
+    start_resource_tracker,
+)
 
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
@@ -45,8 +53,10 @@ class DaskWorkers(Workers):
         self._where = "the local cluster" if address == LOCAL else f"the dask cluster at {address}"
         self._cluster: Any = None
         self._client: Any = None
+        self._before = set(multiprocessing.active_children())
         try:
             if address == LOCAL:
+                start_resource_tracker()
                 with interrupts_held_back():
                     self._cluster = distributed.LocalCluster(
                         n_workers=jobs or default_jobs(),
@@ -61,8 +71,10 @@ class DaskWorkers(Workers):
             )
             self._quiet()
             self._client.wait_for_workers(1, timeout=WORKERS_SECONDS)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, RuntimeError) as error:
             had = "has no workers" if self._client is not None else "cannot be reached"
+            if address == LOCAL:
+                had = "did not start"
             self.close(aborted=True)
             why = str(error).partition("\n")[0]
             raise ExecutorError(f"{self._where} {had}: {why}") from None
@@ -123,14 +135,14 @@ class DaskWorkers(Workers):
 
     def close(self, aborted: bool) -> None:
         """See `Workers.close`."""
-        for thing in (self._client, self._cluster):
-            if thing is None:
-                continue
-            try:
-                thing.close(timeout=CLOSE_SECONDS)
-            except Exception as error:
-                # What is closed may be gone already, and says so in many ways.
-                logging.getLogger("distributed").debug("close: %s", error)
+        try:
+            for thing in (self._client, self._cluster):
+                if thing is not None:
+                    _close(thing)
+        finally:
+            # Whoever was still being started may have missed that it is to end, and whoever
+            # interrupts this once more does not want to wait.
+            end_processes(self._before, kill=True)
 
     def _quiet(self) -> None:
         """What goes wrong is told in one line by whoever asked, not in dask's many."""
@@ -155,6 +167,14 @@ def check_address(address: str) -> None:
         comm.resolve_address(address)
     except (ValueError, OSError) as error:
         raise UsageError(f"--dask needs {LOCAL!r} or a scheduler's address: {error}") from None
+
+
+def _close(thing: Any) -> None:
+    try:
+        thing.close(timeout=CLOSE_SECONDS)
+    except Exception as error:
+        # What is closed may be gone already, and says so in many ways.
+        logging.getLogger("distributed").debug("close: %s", error)
 
 
 def _distributed() -> Any:

@@ -10,10 +10,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -118,6 +121,7 @@ class Processes(Workers):
         super().__init__(self._made(), jobs)
 
     def _made(self) -> Executor:
+        start_resource_tracker()
         # Spawned, not forked: numpy may hold threads, and a fork of those can hang.
         spawn = multiprocessing.get_context("spawn")
         return ProcessPoolExecutor(self._jobs, spawn, start_worker)
@@ -137,8 +141,23 @@ class Processes(Workers):
         if not aborted:
             self.executor.shutdown()
             return
-        self.executor.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - self._before:
+        try:
+            self.executor.shutdown(wait=False, cancel_futures=True)
+        finally:
+            end_processes(self._before)
+
+
+def end_processes(before: Collection[BaseProcess], kill: bool = False) -> None:
+    """End the processes that this one has started, but for those that were there `before`.
+
+    Args:
+        before: `multiprocessing.active_children()` of then.
+        kill: give them no chance to do otherwise.
+    """
+    for process in set(multiprocessing.active_children()).difference(before):
+        if kill:
+            process.kill()
+        else:
             process.terminate()
 
 
@@ -173,10 +192,30 @@ def interrupts_held_back() -> Iterator[None]:
                 signal.signal(number, handler)
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    for received, frame in held:
-        handler = previous[signal.Signals(received)]
-        if callable(handler):
-            handler(received, frame)
+        # After an error too, which may well be what the same signal did to a process that it went
+        # to as well.
+        for received, frame in held:
+            handler = previous[signal.Signals(received)]
+            if callable(handler):
+                handler(received, frame)
+
+
+def start_resource_tracker() -> None:
+    """Start the process in which `multiprocessing` notes what is to be removed after a kill.
+
+    Before signals are held back: a thread that starts it lets them through again, and so would all
+    processes that this thread starts. It does not complain of what a killed process has left: it
+    removes that, and nobody can do more. It does where Python was told which warnings to show.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        return
+    asked = list(sys.warnoptions)
+    if not asked:
+        sys.warnoptions.append("ignore:resource_tracker:UserWarning")
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions[:] = asked
 
 
 def _block(number: signal.Signals) -> set[int | signal.Signals] | None:

@@ -16,7 +16,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
 from dtrdiag.errors import ContradictionError, DtrdiagError, SimulationError
-from dtrdiag.experiments.executors import interrupts_held_back, start_worker
+from dtrdiag.experiments.executors import (
+    end_processes,
+    interrupts_held_back,
+    start_resource_tracker,
+    start_worker,
+)
 from dtrdiag.experiments.outcomes import Outcome
 from dtrdiag.simulator import RunConfig, RunResult, runs_between
 from dtrdiag.trace import Trace
@@ -144,6 +149,7 @@ class Workers:
     ) -> None:
         self.jobs = jobs
         self._before = set(multiprocessing.active_children())
+        start_resource_tracker()
         # Spawned, not forked: numpy may hold threads, and a fork of those can hang.
         self._executor = ProcessPoolExecutor(
             jobs, multiprocessing.get_context("spawn"), _start, (trace, tuple(rules), prepare)
@@ -201,9 +207,10 @@ class Workers:
 
     def kill(self) -> None:
         """End the processes now."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - self._before:
-            process.terminate()
+        try:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+        finally:
+            end_processes(self._before)
 
 
 @contextmanager
