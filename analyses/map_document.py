@@ -38,6 +38,7 @@ def map_document(budget_map: BudgetMap, summary: MapSummary) -> dict[str, Any]:
         "overhead_limit": header.overhead_limit,
         "seed": header.seed,
         "semantics": header.semantics,
+        "interventions": header.interventions,
         "peak": header.peak_bytes,
         "baseline_cost": header.baseline_cost_ns,
         "from": budget_map.from_bytes,

@@ -15,7 +15,9 @@ from dtrdiag.cli.policyfile import load_policy_file
 from dtrdiag.cli.sources import load_trace
 from dtrdiag.errors import UsageError
 from dtrdiag.experiments.map_check import check_map, recorded_overheads
+from dtrdiag.experiments.map_document_check import recorded_document
 from dtrdiag.experiments.map_files import is_saved_map, read_map
+from dtrdiag.experiments.policyfile import policy_file_sha256
 from dtrdiag.log import open_log
 from dtrdiag.rendering.checks import checked_map_words, checked_words
 from dtrdiag.rendering.replays import problems_table
@@ -49,7 +51,9 @@ def verify(
     if is_saved_map(source):
         if policy_file is not None:
             load_policy_file(policy_file)
-        _verify_map(source, trace, sample, seed or 0, scores, json)
+        digest = policy_file_sha256(policy_file)
+        options = {"sample": sample, "seed": seed or 0, "scores": scores, "policy_sha256": digest}
+        _verify_map(source, trace, options, json)
         return
     of_maps = {"--sample": sample, "--seed": seed, "--policy-file": policy_file}
     for name, value in of_maps.items():
@@ -61,21 +65,19 @@ def verify(
     _answer(found.problems, facts, checked_words(found, reader.header.policy), json)
 
 
-def _verify_map(
-    path: str, trace: str, sample: int | None, seed: int, scores: bool, json: bool
-) -> None:
-    saved, overheads = read_map(path), recorded_overheads(path)
-    options: dict[str, Any] = {"sample": sample, "seed": seed, "scores": scores}
+def _verify_map(path: str, trace: str, options: dict[str, Any], json: bool) -> None:
+    saved = read_map(path)
+    options["overheads"], options["document"] = recorded_overheads(path), recorded_document(path)
     checked = load_trace(trace)
     with check_progress() as tell:
-        found = check_map(saved, checked, **options, overheads=overheads, tell=tell)
+        found = check_map(saved, checked, **options, tell=tell)
     facts = {
         "events": found.events,
         "complete": found.complete,
-        "scores": scores,
+        "scores": found.scores,
         "intervals": found.intervals,
         "sampled": found.sampled,
-        "seed": seed,
+        "seed": options["seed"],
     }
     _answer(found.problems, facts, checked_map_words(found, saved.resolution_bytes), json)
 

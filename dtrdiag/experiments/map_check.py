@@ -8,16 +8,18 @@ come to compared with the map. A wrong map, a wrong run and a wrong log are told
 from __future__ import annotations
 
 import importlib
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import attrs
 
 from dtrdiag.checker import MAX_PROBLEMS, Checker, Problem
+from dtrdiag.checkerscores import CHECKED_POLICIES
 from dtrdiag.errors import UsageError
 from dtrdiag.events.records import End
+from dtrdiag.experiments.map_document_check import document_problems
 from dtrdiag.experiments.map_files import SavedMap
 from dtrdiag.experiments.outcomes import Outcome
 from dtrdiag.files import read_bytes
@@ -58,6 +60,8 @@ def check_map(
     seed: int = 0,
     scores: bool = False,
     overheads: Mapping[int, float | None] | None = None,
+    document: Mapping[str, Any] | None = None,
+    policy_sha256: str | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> MapCheck:
     """Check a map against its trace.
@@ -69,6 +73,8 @@ def check_map(
         seed: of the draw.
         scores: compare the victims of these runs with the policy's choices.
         overheads: what the file of the map says of them; see `recorded_overheads`.
+        document: what else it says; see `recorded_document`.
+        policy_sha256: SHA-256 of the policy file with which intervals are run again, if any.
         tell: is told after each interval how many have been run again, and of how many.
 
     Raises:
@@ -81,6 +87,9 @@ def check_map(
     if saved.definition["trace_sha256"] != trace.sha256:
         return MapCheck(len(rows), 0, 0, False, scores, (Problem(0, "trace", "of another trace"),))
     problems = [*_shape(saved, rows), *_figures(trace, rows, overheads or {})]
+    problems += _of_policy_file(saved, policy_sha256)
+    if document is not None:
+        problems += document_problems(saved, document)
     complete = not saved.outcomes.gaps(saved.from_bytes, saved.to_bytes)
     drawn: Sequence[int] = range(len(rows))
     if sample is not None and sample < len(rows):
@@ -133,20 +142,27 @@ def _figures(
             yield Problem(at, "counts", f"the overhead is {found} in the map, not {overhead}")
 
 
+def _of_policy_file(saved: SavedMap, policy_sha256: str | None) -> Iterator[Problem]:
+    named = saved.definition.get("policy_file_sha256")
+    needed = named is not None or saved.definition["policy"] not in CHECKED_POLICIES
+    if policy_sha256 is not None and needed and named != policy_sha256:
+        message = f"made with the policy file of digest {named}, not with the one given"
+        yield Problem(0, "document", message)
+
+
 def recorded_overheads(path: str) -> dict[int, float | None]:
-    """The overheads that the file of a map lists, by the lowest budget of the interval.
+    """The overheads that a map in Parquet lists, by the lowest budget of the interval.
 
     They follow from other figures of the file, and `read_map`, which has to accept the file before,
-    does without them.
+    does without them. Of JSON `recorded_document` has them, and nothing is returned.
     """
-    if is_parquet(path):
-        arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
-        names = ["interval_lo_bytes", "overhead"]
-        held = arrow.BufferReader(read_bytes(path))
-        table = parquet.read_table(held, columns=names, use_threads=False)
-        return dict(zip(*(table.column(name).to_pylist() for name in names), strict=True))
-    intervals = json.loads(read_bytes(path))["intervals"]
-    return {one["lo"]: one["overhead"] for one in intervals if "overhead" in one}
+    if not is_parquet(path):
+        return {}
+    arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
+    names = ["interval_lo_bytes", "overhead"]
+    held = arrow.BufferReader(read_bytes(path))
+    table = parquet.read_table(held, columns=names, use_threads=False)
+    return dict(zip(*(table.column(name).to_pylist() for name in names), strict=True))
 
 
 def _ends(end: End) -> list[int | None]:

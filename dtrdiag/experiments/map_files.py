@@ -308,7 +308,12 @@ def _saved(
 ) -> SavedMap:
     known = Outcomes()
     try:
+        above = -1
         for outcome in outcomes:
+            low = outcome.end.interval_lo_bytes
+            if low <= above:
+                raise InputError("its intervals do not ascend", path=path)
+            above = low
             add_checked(known, outcome)
             for name in SHARED:
                 if getattr(outcome.header, name) != definition[name]:
@@ -319,6 +324,8 @@ def _saved(
     numbers = [saved.from_bytes, saved.to_bytes, saved.resolution_bytes or 1]
     if not all(type(number) is int and number >= 1 for number in numbers):
         raise InputError("damaged: it does not say which budgets were asked for", path=path)
+    if saved.from_bytes > saved.to_bytes:
+        raise InputError("damaged: the range that was asked for is empty", path=path)
     if not len(known):
         raise InputError("damaged: it holds no interval", path=path)
     return saved

@@ -47,7 +47,7 @@ def map_words(
         *_gap_words(budget_map, resolution_bytes),
         *_outcome_words(budget_map, summary),
         *_feasible_words(budget_map, summary),
-        *_inversion_words(summary),
+        *_inversion_words(budget_map, summary),
         *_cliff_words(budget_map, summary),
         *instability_words(measure_instability(budget_map, summary.within_bytes)),
     ]
@@ -111,42 +111,44 @@ def _feasible_words(budget_map: BudgetMap, summary: MapSummary) -> list[str]:
     if smallest <= budget_map.from_bytes:
         text += ", where the range begins, so that smaller ones may be feasible too"
     if always is None:
-        return [f"{text}. The highest budget of the range is not feasible."]
+        return [f"{text}. The highest{known} budget of the range is not feasible."]
     if always == smallest:
         return [f"{text}; from there on every{known} one in the range is."]
     return [f"{text}; from {_place(budget_map, always)} on every{known} one in the range is."]
 
 
-def _inversion_words(summary: MapSummary) -> list[str]:
+def _inversion_words(budget_map: BudgetMap, summary: MapSummary) -> list[str]:
     if summary.smallest_feasible_bytes is None:
         return []
+    known = "" if budget_map.complete else "known "
     words = []
     if summary.inversions:
         words.append(
-            f"Feasibility inversions: {_stretches(summary.inversions)}, where the run is out of "
-            "memory although it finishes at a smaller budget."
+            f"{known}feasibility inversions: ".capitalize()
+            + f"{_stretches(summary.inversions)}, where the run is out of memory although it "
+            "finishes at a smaller budget."
         )
     else:
         words.append(
-            "There is no feasibility inversion: no budget that runs out of memory lies above one "
-            "that finishes."
+            f"There is no {known}feasibility inversion: no {known}budget that runs out of memory "
+            "lies above one that finishes."
         )
     if summary.stopped_above:
         words.append(
-            f"The overhead limit stops runs in {_stretches(summary.stopped_above)}, although "
-            "a smaller budget finishes."
+            f"The overhead limit stops runs in {_stretches(summary.stopped_above, known)}, "
+            "although a smaller budget finishes."
         )
     return words
 
 
-def _stretches(segments: Sequence[Segment]) -> str:
+def _stretches(segments: Sequence[Segment], known: str = "") -> str:
     total = sum(segment.width_bytes or 0 for segment in segments)
     widest = max(segments, key=lambda segment: segment.width_bytes or 0)
     high = "no end" if widest.hi_bytes is None else f"{widest.hi_bytes:,}"
     where = f"[{widest.lo_bytes:,}, {high})"
     if len(segments) == 1:
-        return f"one stretch of {both_bytes(total)}, {where}"
-    return f"{len(segments):,} stretches of {both_bytes(total)} in all, the widest {where}"
+        return f"one {known}stretch of {both_bytes(total)}, {where}"
+    return f"{len(segments):,} {known}stretches of {both_bytes(total)} in all, the widest {where}"
 
 
 def _cliff_words(budget_map: BudgetMap, summary: MapSummary) -> list[str]:

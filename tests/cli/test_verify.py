@@ -161,7 +161,8 @@ def test_a_wrong_interval_is_found_by_running_it(dtrdiag, chain_map, field, valu
     with_interval(chain_map, 1, **{field: value})
     found = dtrdiag("verify", chain_map, *CHAIN, "--json")
     assert found.status == 1
-    assert {(p["seq"], p["rule"]) for p in found.json["problems"]} == {(1, rule)}
+    wrong = {(p["seq"], p["rule"]) for p in found.json["problems"] if p["rule"] != "document"}
+    assert wrong == {(1, rule)}
 
 
 @pytest.mark.parametrize("kind", ["json", "parquet"])
@@ -196,6 +197,116 @@ def test_a_map_whose_trace_has_other_figures(dtrdiag, chain_map, field):
     assert "trace" in {problem["rule"] for problem in found.json["problems"]}
 
 
+def set_at(document, path, value):
+    """Replace one value of a document, which must be another."""
+    *parents, last = path
+    for step in parents:
+        document = document[step]
+    assert document[last] != value
+    document[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        (("summary", "inversions"), [[1, 2]], "summary.inversions"),
+        (("summary", "smallest_feasible"), 1, "summary.smallest_feasible"),
+        (("summary", "worst_cliff"), None, "summary.worst_cliff"),
+        (("summary", "within"), 0, "summary.within"),
+        (("instability", "entropy_bits"), 0.5, "instability.entropy_bits"),
+        (("instability",), None, "instability"),
+        (("segments", 0, "hi"), 7, "segments[0].hi"),
+        (("segments",), [], "segments"),
+        (("gaps",), [[1, 2]], "gaps"),
+        (("complete",), 1, "complete"),
+        (("complete",), False, "complete"),
+        (("policy",), "lru", "policy"),
+        (("dealloc",), "banish", "dealloc"),
+        (("overhead_limit",), 2, "overhead_limit"),
+        (("seed",), 1, "seed"),
+        (("semantics",), "repaired", "semantics"),
+        (("interventions",), "keep 3", "interventions"),
+        (("peak",), None, "peak"),
+        (("baseline_cost",), 1, "baseline_cost"),
+        (("trace", "ops"), 1, "trace.ops"),
+        (("trace", "sha256"), "0" * 64, "trace.sha256"),
+        (("run", "budget_bytes"), 1, "run.budget_bytes"),
+        (("intervals", 2, "censored"), True, "the censored"),
+        (("intervals", 2, "evictions", "total"), -1, "the evictions.total"),
+    ],
+)
+def test_what_follows_from_the_intervals_is_derived_anew(dtrdiag, chain_map, path, value, named):
+    document = json.loads(chain_map.read_text())
+    if value is not False and path == ("complete",):
+        document["complete"] = None  # 1 is not true
+    set_at(document, path, value)
+    chain_map.write_text(json.dumps(document))
+    found = dtrdiag("verify", chain_map, *CHAIN, "--sample", "1", "--json")
+    assert found.status == 1
+    (problem,) = found.json["problems"]
+    assert problem["message"].startswith(f"{named} is ")
+    row = (path[1], "counts") if path[0] == "intervals" else (0, "document")
+    assert (problem["seq"], problem["rule"]) == row
+
+
+def test_values_that_are_not_known_are_no_fault(answers, chain_map):
+    document = json.loads(chain_map.read_text())
+    document["comment"] = document["summary"]["comment"] = "mine"
+    del document["interventions"]  # null, as in maps of before
+    document["instability"]["entropy_bits"] *= 1 + 1e-13  # another machine's logarithm
+    chain_map.write_text(json.dumps(document))
+    assert answers("verify", chain_map, *CHAIN, "--sample", "1", "--json").json["ok"]
+
+
+def test_a_range_that_does_not_reach_all_intervals(dtrdiag, chain_map):
+    document = json.loads(chain_map.read_text())
+    document["to"] = document["intervals"][1]["lo"]
+    chain_map.write_text(json.dumps(document))
+    found = dtrdiag("verify", chain_map, *CHAIN, "--sample", "1", "--json").json["problems"]
+    assert f"2 of the {len(document['intervals'])} intervals meet" in found[0]["message"]
+
+
+def test_a_part_of_a_map_with_other_words_is_accepted(answers, chain_map, here):
+    asked = ("map", chain_map, "--from", "0.21", "--to", "0.24", "--within", "0.01", "--json")
+    (here / "part.json").write_text(answers(*asked).out)
+    assert answers("verify", "part.json", *CHAIN, "--sample", "1", "--json").json["ok"]
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_intervals_that_do_not_ascend_are_refused(refuses, answers, chain_map, here, kind):
+    if kind == "json":
+        document = json.loads(chain_map.read_text())
+        rows = document["intervals"]
+        rows[0], rows[1] = rows[1], rows[0]
+        chain_map.write_text(json.dumps(document))
+    else:
+        chain_map = here / "map.parquet"
+        answers("map", "chain-64", "--from", "0.2", "--to", "0.22", "-j", "1", "-o", "map.parquet")
+        table = parquet.read_table(chain_map)
+        parquet.write_table(table.take(list(reversed(range(len(table))))), chain_map)
+    assert "its intervals do not ascend" in refuses("verify", chain_map, *CHAIN)
+
+
+def test_an_interval_that_is_there_twice_is_refused(refuses, chain_map):
+    document = json.loads(chain_map.read_text())
+    document["intervals"].insert(0, document["intervals"][0])
+    chain_map.write_text(json.dumps(document))
+    assert "its intervals do not ascend" in refuses("map", chain_map)
+
+
+def test_the_policy_file_must_be_the_one_of_the_map(dtrdiag, answers, here):
+    text = "from dtrdiag.simulator import policy\n\n\n@policy('own')\ndef own(pool):\n"
+    text += "    return pool.size_bytes\n"
+    (here / "own.py").write_text(text)
+    (here / "other.py").write_text(f"{text}# another\n")
+    asked = ("map", "chain-64", "--from", "0.2", "--to", "0.21", "-j", "1", "-p", "own")
+    answers(*asked, "--policy-file", "own.py", "-o", "map.json")
+    check = ("verify", "map.json", *CHAIN, "--sample", "1", "--json", "--policy-file")
+    assert answers(*check, "own.py").json["ok"]
+    found = dtrdiag(*check, "other.py")
+    assert (found.status, found.json["problems"][0]["rule"]) == (1, "document")
+
+
 def test_the_progress_of_a_check_is_told(chain_map):
     told = []
     saved = read_map(str(chain_map))
@@ -210,7 +321,7 @@ def test_an_interval_that_ends_a_byte_early_leaves_a_gap(dtrdiag, chain_map):
     found = dtrdiag("verify", chain_map, *CHAIN, "--json")
     assert found.status == 1
     assert found.json["complete"] is False
-    assert {p["rule"] for p in found.json["problems"]} == {"complete", "interval"}
+    assert {p["rule"] for p in found.json["problems"]} == {"complete", "interval", "document"}
     message = f"no interval holds the budgets from {high} to {high} bytes"
     assert message in [p["message"] for p in found.json["problems"]]
 

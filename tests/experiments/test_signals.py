@@ -25,7 +25,7 @@ def script(text, *arguments):
 
 
 def test_a_signal_is_not_lost_when_what_held_it_back_fails():
-    with pytest.raises(Terminated), terminable(), interrupts_held_back():
+    with pytest.raises(Terminated), terminable(), interrupts_held_back():  # noqa: PT012
         signal.raise_signal(signal.SIGTERM)
         raise RuntimeError
 
@@ -71,6 +71,7 @@ def test_a_killed_sweep_on_a_local_cluster_leaves_no_process_and_no_words():
 AT_THE_START = """
     import multiprocessing, os, signal, sys
     from dtrdiag.cli import main
+    from dtrdiag.experiments import cluster
     from dtrdiag.experiments.cluster import DaskWorkers
 
     def quiet(self):
@@ -82,6 +83,7 @@ AT_THE_START = """
 
     if __name__ == "__main__":
         quietly, DaskWorkers._quiet = DaskWorkers._quiet, quiet
+        cluster.CLOSE_SECONDS = 0.2  # a machine so busy that closing in order takes longer
         sys.exit(main(["sweep", "chain-64", "--ratios", "0.2,0.5", "--dask", "local", "-j", "2"]))
 """
 

@@ -118,6 +118,17 @@ def test_gaps_are_never_glossed_over():
     assert "samples 300 B apart" in text
     assert "islands narrower than that may be missing" in text
     assert "smallest known feasible budget" in text
+    assert "There is no known feasibility inversion: no known budget that runs out" in text
+    known = words(
+        (1000, 1100, "ok", 0),
+        (1150, 1200, "oom", 0),
+        (1200, 1300, "thrashed", 3100),
+        (1500, 2000, "oom", 0),
+        resolution=300,
+    )
+    assert "Known feasibility inversions: 2 stretches of 550 B in all, the widest [1,500" in known
+    assert "stops runs in one known stretch of 100 B, [1,200, 1,300), although" in known
+    assert "The highest known budget of the range is not feasible." in known
 
 
 def test_a_trace_without_a_peak_has_no_ratios():
