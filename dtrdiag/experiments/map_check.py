@@ -69,8 +69,7 @@ def check_map(
     Args:
         saved: the map.
         trace: the trace that it is of.
-        sample: how many intervals to run again, drawn with `seed`; None: all.
-        seed: of the draw.
+        sample, seed: how many intervals to run again, and how they are drawn; None: all.
         scores: compare the victims of these runs with the policy's choices.
         overheads: what the file of the map says of them; see `recorded_overheads`.
         document: what else it says; see `recorded_document`.
@@ -87,13 +86,9 @@ def check_map(
     if saved.definition["trace_sha256"] != trace.sha256:
         return MapCheck(len(rows), 0, 0, False, scores, (Problem(0, "trace", "of another trace"),))
     problems = [*_shape(saved, rows), *_figures(trace, rows, overheads or {})]
-    problems += _of_policy_file(saved, policy_sha256)
-    if document is not None:
-        problems += document_problems(saved, document)
+    problems += [*_of_policy_file(saved, policy_sha256), *document_problems(saved, document)]
     complete = not saved.outcomes.gaps(saved.from_bytes, saved.to_bytes)
-    drawn: Sequence[int] = range(len(rows))
-    if sample is not None and sample < len(rows):
-        drawn = sorted(random.Random(seed).sample(drawn, sample))
+    drawn = _drawn(len(rows), sample, seed)
     events = checked = 0
     for at in drawn:
         if len(problems) >= MAX_PROBLEMS:
@@ -106,6 +101,13 @@ def check_map(
         if tell is not None:
             tell(checked, len(drawn))
     return MapCheck(len(rows), checked, events, complete, scores, tuple(problems[:MAX_PROBLEMS]))
+
+
+def _drawn(intervals: int, sample: int | None, seed: int) -> Sequence[int]:
+    every = range(intervals)
+    if sample is None or sample >= intervals:
+        return every
+    return sorted(random.Random(seed).sample(every, sample))
 
 
 def _shape(saved: SavedMap, rows: Sequence[Outcome]) -> Iterator[Problem]:

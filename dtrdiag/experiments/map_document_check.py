@@ -29,7 +29,7 @@ def recorded_document(path: str) -> dict[str, Any] | None:
     return document
 
 
-def document_problems(saved: SavedMap, document: Mapping[str, Any]) -> Iterator[Problem]:
+def document_problems(saved: SavedMap, document: Mapping[str, Any] | None) -> Iterator[Problem]:
     """What a document says otherwise than its intervals do.
 
     One problem for each interval with figures that contradict its others, and one for the rest,
@@ -38,11 +38,13 @@ def document_problems(saved: SavedMap, document: Mapping[str, Any]) -> Iterator[
 
     Args:
         saved: what was read from the document.
-        document: the document, as JSON types.
+        document: the document, as JSON types; None: there is none, and nothing to find.
 
     Raises:
         InputError: no interval meets the range.
     """
+    if document is None:
+        return
     within = _within(document)
     if within is None:
         yield Problem(0, "document", "summary.within is no number of bytes")

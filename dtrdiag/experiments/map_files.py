@@ -310,11 +310,10 @@ def _saved(
     try:
         above = -1
         for outcome in outcomes:
-            low = outcome.end.interval_lo_bytes
-            if low <= above:
-                raise InputError("its intervals do not ascend", path=path)
-            above = low
             add_checked(known, outcome)
+            if outcome.end.interval_lo_bytes <= above:
+                raise InputError("its intervals do not ascend", path=path)
+            above = outcome.end.interval_lo_bytes
             for name in SHARED:
                 if getattr(outcome.header, name) != definition[name]:
                     raise InputError(f"a run has another {name} than the definition")

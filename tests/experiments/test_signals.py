@@ -69,21 +69,20 @@ def test_a_killed_sweep_on_a_local_cluster_leaves_no_process_and_no_words():
 
 
 AT_THE_START = """
-    import multiprocessing, os, signal, sys
+    import multiprocessing, os, signal, sys, threading, time
     from dtrdiag.cli import main
-    from dtrdiag.experiments import cluster
-    from dtrdiag.experiments.cluster import DaskWorkers
 
-    def quiet(self):
-        # As `timeout` does: it asks all processes to end, and dask replaces its workers.
+    def interrupt():
+        # As `timeout` does: it asks all processes to end, not just the first.
+        while len(multiprocessing.active_children()) < 2:
+            time.sleep(0.01)
+        time.sleep(0.3)
         for process in multiprocessing.active_children():
             process.kill()
         os.kill(os.getpid(), int(sys.argv[1]))
-        quietly(self)
 
     if __name__ == "__main__":
-        quietly, DaskWorkers._quiet = DaskWorkers._quiet, quiet
-        cluster.CLOSE_SECONDS = 0.2  # a machine so busy that closing in order takes longer
+        threading.Thread(target=interrupt, daemon=True).start()
         sys.exit(main(["sweep", "chain-64", "--ratios", "0.2,0.5", "--dask", "local", "-j", "2"]))
 """
 
