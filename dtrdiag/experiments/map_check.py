@@ -69,7 +69,8 @@ def check_map(
     Args:
         saved: the map.
         trace: the trace that it is of.
-        sample, seed: how many intervals to run again, and how they are drawn; None: all.
+        sample: how many intervals to run again, drawn with `seed`; None: all.
+        seed: of the draw.
         scores: compare the victims of these runs with the policy's choices.
         overheads: what the file of the map says of them; see `recorded_overheads`.
         document: what else it says; see `recorded_document`.
@@ -80,15 +81,13 @@ def check_map(
         UsageError: the sample is below 1; `scores`, and the policy is not one of dtrdiag's.
         DtrdiagError: of a run that fails.
     """
-    if sample is not None and sample < 1:
-        raise UsageError(f"a sample must have at least 1 interval, not {sample}")
     rows = list(saved.outcomes)
+    drawn = _drawn(len(rows), sample, seed)
     if saved.definition["trace_sha256"] != trace.sha256:
         return MapCheck(len(rows), 0, 0, False, scores, (Problem(0, "trace", "of another trace"),))
     problems = [*_shape(saved, rows), *_figures(trace, rows, overheads or {})]
     problems += [*_of_policy_file(saved, policy_sha256), *document_problems(saved, document)]
     complete = not saved.outcomes.gaps(saved.from_bytes, saved.to_bytes)
-    drawn = _drawn(len(rows), sample, seed)
     events = checked = 0
     for at in drawn:
         if len(problems) >= MAX_PROBLEMS:
@@ -104,6 +103,8 @@ def check_map(
 
 
 def _drawn(intervals: int, sample: int | None, seed: int) -> Sequence[int]:
+    if sample is not None and sample < 1:
+        raise UsageError(f"a sample must have at least 1 interval, not {sample}")
     every = range(intervals)
     if sample is None or sample >= intervals:
         return every
