@@ -10,10 +10,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import attrs
+
 from dtrdiag.rendering.charts import dot_chart, strip_chart, svg_text
 
-CLIFF = 1.5
-"""A cliff of at least this factor counts as one."""
+CLIFF, WITHIN = 1.5, 0.001
+"""A cliff of at least this factor, within this share of the peak, counts as one."""
 LIMIT = 10
 Cells = list[dict[str, Any]]
 
@@ -136,7 +138,7 @@ def _figures(cells: Cells) -> Iterator[tuple[str, Any]]:
 
 def _page(cells: Cells, seconds: float) -> str:
     rows = [row_of(cell) for cell in cells]
-    pairs = _pairs(rows)
+    pairs = _pairs(cells)
     traces = dict.fromkeys(row["trace"] for row in rows)
     template = (Path(__file__).parent / "page.template.md").read_text()
     return Template(template).substitute(
@@ -149,73 +151,143 @@ def _page(cells: Cells, seconds: float) -> str:
         whole=sum(row["window_share_done"] == 1 for row in rows),
         pairs=len(pairs),
         found="\n".join(_found(pairs)),
-        by_policy="\n".join(_by_policy(rows)),
+        by_policy="\n".join(_by_policy(pairs)),
+        differing="\n".join(_differing(pairs)),
         of_whom="\n".join(_of_whom(pairs)),
         table="\n".join(_table(rows)),
         figures="\n\n".join(f"![{name}]({name}.svg)" for name in ("cliffs", *traces)),
     )
 
 
-def _pairs(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Rows of simrd's semantics, each with that of the repaired ones."""
+@attrs.frozen
+class Side:
+    """One of two cells that differ in semantics alone, as far as both are known.
+
+    Attributes:
+        row: its figures as a whole.
+        samples: at the budgets at which both were sampled.
+        intervals: lo, hi, outcome, overhead of its window up to where the shorter window ends.
+    """
+
+    row: dict[str, Any]
+    samples: list[dict[str, Any]]
+    intervals: list[list[Any]]
+
+    @property
+    def has_inversion(self) -> bool:
+        """In the samples or in the window."""
+        outcomes = [outcome for _, _, outcome, _ in self.intervals]
+        after = outcomes[outcomes.index("ok") :] if "ok" in outcomes else []
+        return "oom" in after or sampled_inversions(self.samples) > 0
+
+    @property
+    def has_cliff(self) -> bool:
+        """Of `CLIFF` at least, between budgets of the window at most `WITHIN` of the peak apart."""
+        within = int(self.row["peak_bytes"] * WITHIN)
+        known = [one for one in self.intervals if one[2] != "oom" and one[3]]
+        first = 0
+        for at, (lo, _, outcome, overhead) in enumerate(known):
+            while known[first][1] is not None and lo - known[first][1] + 1 > within:
+                first += 1
+            for _, _, other, cost in known[first:at]:
+                smaller = other if overhead > cost else outcome
+                if smaller == "ok" and max(overhead, cost) >= CLIFF * min(overhead, cost):
+                    return True
+        return False
+
+    @property
+    def has_rise(self) -> bool:
+        """Among the samples."""
+        return sampled_rises(self.samples) > 0
+
+
+def _pairs(cells: Cells) -> list[tuple[Side, Side]]:
+    """The two semantics beside each other, cut to what is known of both."""
     found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault((row["trace"], row["policy"]), {})[row["semantics"]] = row
-    return [(two["simrd"], two["repaired"]) for two in found.values() if len(two) == 2]
+    for cell in cells:
+        found.setdefault((cell["trace"], cell["policy"]), {})[cell["semantics"]] = cell
+    made = []
+    for two in found.values():
+        if len(two) == 2:
+            both = (two["simrd"], two["repaired"])
+            sampled = [{s["budget"] for s in cell["overview"]["samples"]} for cell in both]
+            # Windows that begin at different budgets have nothing in common.
+            low = max(cell["window"]["from"] for cell in both)
+            end = min(cell["window"]["to"] for cell in both)
+            a, b = (_side(cell, sampled[0] & sampled[1], low, end) for cell in both)
+            made.append((a, b))
+    return made
 
 
-def _has_inversion(row: dict[str, Any]) -> bool:
-    return row["inversions"] > 0 or row["sampled_inversions"] > 0
+def _side(cell: dict[str, Any], budgets: set[int], low: int, end: int) -> Side:
+    samples = [s for s in cell["overview"]["samples"] if s["budget"] in budgets]
+    intervals = [
+        one
+        for one in cell["window"]["intervals"]
+        if one[0] <= end and (one[1] is None or one[1] > low)
+    ]
+    return Side(row_of(cell), samples, intervals)
 
 
-def _has_cliff(row: dict[str, Any]) -> bool:
-    return (row["cliff_factor"] or 1) >= CLIFF
-
-
-def _has_rise(row: dict[str, Any]) -> bool:
-    return row["sampled_rises"] > 0
-
-
-def _found(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[str]:
+def _found(pairs: list[tuple[Side, Side]]) -> Iterator[str]:
     yield "| cells with | simrd | repaired | both | simrd alone | repaired alone |"
     yield "|---|---:|---:|---:|---:|---:|"
-    for words, has in (
-        ("a feasibility inversion, in samples or window", _has_inversion),
-        (f"a cliff of {CLIFF:g}x or more in the window", _has_cliff),
-        (f"a rise of {CLIFF:g}x or more from a sample to the next", _has_rise),
+    for words, name in (
+        ("a feasibility inversion, in samples or window", "has_inversion"),
+        (f"a cliff of {CLIFF:g}x or more in the window", "has_cliff"),
+        (f"a rise of {CLIFF:g}x or more from a sample to the next", "has_rise"),
     ):
-        a, b = ([has(row) for row in side] for side in zip(*pairs, strict=True))
+        a, b = ([getattr(one, name) for one in side] for side in zip(*pairs, strict=True))
         both = sum(x and y for x, y in zip(a, b, strict=True))
         yield f"| {words} | {sum(a)} | {sum(b)} | {both} | {sum(a) - both} | {sum(b) - both} |"
 
 
-def _by_policy(rows: list[dict[str, Any]]) -> Iterator[str]:
+def _differing(pairs: list[tuple[Side, Side]]) -> Iterator[str]:
+    """How many samples come out otherwise, by policy."""
+    yield "| policy | samples of both | another outcome | another overhead | largest factor |"
+    yield "|---|---:|---:|---:|---:|"
+    for policy in dict.fromkeys(a.row["policy"] for a, _ in pairs):
+        two = [
+            (x, y)
+            for a, b in pairs
+            if a.row["policy"] == policy
+            for x, y in zip(a.samples, b.samples, strict=True)
+        ]
+        outcomes = sum(x["outcome"] != y["outcome"] for x, y in two)
+        # Of runs that finish: the others' overheads are those at their stop.
+        same = [(x, y) for x, y in two if x["outcome"] == y["outcome"] == "ok"]
+        costs = [max(x["overhead"], y["overhead"]) / min(x["overhead"], y["overhead"])
+                 for x, y in same if x["overhead"] != y["overhead"]]  # fmt: skip
+        largest = f"{max(costs):.4f}" if costs else "-"
+        yield f"| `{policy}` | {len(two):,} | {outcomes} | {len(costs)} | {largest} |"
+
+
+def _by_policy(pairs: list[tuple[Side, Side]]) -> Iterator[str]:
     yield "| policy | simrd | repaired |"
     yield "|---|---:|---:|"
-    for policy in dict.fromkeys(row["policy"] for row in rows):
-        sides = [
-            [r for r in rows if r["policy"] == policy and r["semantics"] == name]
-            for name in ("simrd", "repaired")
+    for policy in dict.fromkeys(a.row["policy"] for a, _ in pairs):
+        mine = [two for two in pairs if two[0].row["policy"] == policy]
+        counts = [
+            f"{sum(one.has_inversion for one in side)} / {sum(one.has_cliff for one in side)}"
+            for side in zip(*mine, strict=True)
         ]
-        counts = [f"{sum(map(_has_inversion, s))} / {sum(map(_has_cliff, s))}" for s in sides]
         yield f"| `{policy}` | {counts[0]} | {counts[1]} |"
 
 
-def _of_whom(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[str]:
-    for words, has in (("Inversions", _has_inversion), ("Cliffs", _has_cliff)):
-        gone = [a for a, b in pairs if has(a) and not has(b)]
-        both = [a for a, b in pairs if has(a) and has(b)]
-        new = [b for a, b in pairs if has(b) and not has(a)]
-        yield (
-            f"- **{words}** are there with all of simrd's defects repaired in {len(both)} of the "
-            f"{len(gone) + len(both)} cells that have one under simrd's semantics."
-        )
+def _of_whom(pairs: list[tuple[Side, Side]]) -> Iterator[str]:
+    for words, name in (("Inversions", "has_inversion"), ("Cliffs", "has_cliff")):
+        gone = [a for a, b in pairs if getattr(a, name) and not getattr(b, name)]
+        both = [a for a, b in pairs if getattr(a, name) and getattr(b, name)]
+        new = [b for a, b in pairs if getattr(b, name) and not getattr(a, name)]
+        yield f"- **{words}** are there with all of simrd's defects repaired in {len(both)} of the"
+        yield f"  {len(gone) + len(both)} cells that have one under simrd's semantics:"
+        yield f"  {_names(both)}."
         yield f"  Gone with the defects: {_names(gone)}."
         yield f"  There with the repair alone: {_names(new)}."
 
 
-def _names(rows: list[dict[str, Any]]) -> str:
-    return ", ".join(f"`{row['trace']}` {row['policy']}" for row in rows) or "none"
+def _names(sides: list[Side]) -> str:
+    return ", ".join(f"`{one.row['trace']}` {one.row['policy']}" for one in sides) or "none"
 
 
 def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
