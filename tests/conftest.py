@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from dtrdiag.errors import TraceError
@@ -13,6 +14,10 @@ from dtrdiag.events.fields import FIELDS
 from dtrdiag.simulator import native
 from dtrdiag.trace import TraceBuilder
 from dtrdiag.trace.public import ARCHIVE_NAME, cache_dir
+
+# Tests say nothing of time: on a busy machine every example may take long.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 def pytest_configure(config):

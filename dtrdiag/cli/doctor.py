@@ -26,6 +26,7 @@ GET_NATIVE = (
     "install dtrdiag again with DTRDIAG_NATIVE=1 and pip's --force-reinstall --no-deps."
 )
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
+_BELOW = re.compile(r"python_version\s*<\s*['\"](\d+)\.(\d+)['\"]")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
 
@@ -79,6 +80,9 @@ def _requirements() -> tuple[list[str], dict[str, list[str]]]:
     extras: dict[str, list[str]] = {}
     for line in lines:
         name, extra = _REQUIREMENT.match(line), _EXTRA.search(line)
+        below = _BELOW.search(line)
+        if below is not None and sys.version_info >= (int(below[1]), int(below[2])):
+            continue  # an older Python's need
         if name is not None:
             (needed if extra is None else extras.setdefault(extra[1], [])).append(name[0])
     return needed, extras

@@ -51,6 +51,28 @@ def print_sentences(sentences: Iterable[str]) -> None:
         print("\n".join(lines))
 
 
+def print_outline(lines: Iterable[str]) -> None:
+    """Write indented lines to standard output, each wrapped within its own indentation."""
+    console = _console()
+    wrapped = console.is_terminal or "COLUMNS" in os.environ
+    for line in lines:
+        text = line.lstrip(" ")
+        indent = " " * (len(line) - len(text))
+        if not wrapped or not text:
+            print(line)
+            continue
+        print(
+            textwrap.fill(
+                text,
+                console.width,
+                initial_indent=indent,
+                subsequent_indent=f"{indent}  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+
+
 def print_table(table: Table, *narrower: Table) -> None:
     """Write a table to standard output after an empty line.
 

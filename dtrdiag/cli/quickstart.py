@@ -209,6 +209,9 @@ def _commands(output: str, pair: Pair) -> list[str]:
     commands = [
         ["oom", fails, "--expand"],
         ["diff", works, fails],
+        ["chains", works],
+        ["whatif", fails, "--forbid", "@771"],
+        ["map", TRACE, "--from", "0.53", "--to", "0.57"],
         ["replay", fails, "--verify"],
         ["sweep", TRACE, "-p", "dtr", "-p", "dtr-eq", "--ratios", "0.4:0.9:0.05"],
         ["diff", TRACE, "-b", str(pair.works_bytes), "-p", "dtr", "-p", "dtr-eq"],

@@ -15,7 +15,14 @@ import typer
 from rich.text import Text
 
 from dtrdiag.cli.options import Force, Json
-from dtrdiag.cli.output import note, print_json, print_sentences, print_table, progress_console
+from dtrdiag.cli.output import (
+    note,
+    print_json,
+    print_outline,
+    print_sentences,
+    print_table,
+    progress_console,
+)
 from dtrdiag.cli.ownfolder import OwnFolder
 from dtrdiag.cli.terminating import terminable
 from dtrdiag.errors import MissingTraceError, UsageError
@@ -99,9 +106,9 @@ def _print(document: dict[str, Any], written: list[str], write: bool, json: bool
         print_json(document)
         return
     print_sentences(ledger_words(document))
-    print_table(claims_table(document))
+    print_table(claims_table(document), claims_table(document, kinds=False))
     for claim in document["claims"]:
-        print_sentences(["", *claim_words(claim)])
+        print_outline(["", *claim_words(claim)])
     if document["differences"] and not write:
         print_sentences(["", "Not as written down:", *document["differences"]])
     if written:

@@ -24,6 +24,8 @@ STYLES = {
     "refuted": "bold red",
 }
 MARKS = {"holds": "yes", "fails": "NO", "undecided": "not decided"}
+TRIED_MARKS = MARKS | {"fails": "no"}
+"""Of an intervention: that it moved nothing is a finding, and no fault."""
 ROLES = {"evidence": "Evidence", "moves": "Intervention", "control": "Control"}
 _SHOWN = 160
 
@@ -37,21 +39,23 @@ def ledger_words(document: Document) -> list[str]:
     differences = len(document["differences"])
     if differences:
         return [words, f"{count(differences, 'status', 'statuses')} not as written down."]
+    if all(claim["status"] is None for claim in claims):
+        return [words, "So nothing is known of them here."]
     return [words, "All that was run is as written down."]
 
 
-def claims_table(document: Document) -> Table:
-    """A claim a row."""
+def claims_table(document: Document, kinds: bool = True) -> Table:
+    """A claim a row; without their kinds it is narrower."""
     table = Table(title="claims")
-    table.add_column("claim", overflow="fold")
-    for name in ("kind", "status", "written down"):
+    table.add_column("claim", no_wrap=True)
+    for name in ("kind",) * kinds + ("status", "written down"):
         table.add_column(name)
     table.add_column("seconds", justify="right")
     for claim in document["claims"]:
         status = claim["status"] or "not run"
         table.add_row(
             Text(claim["id"]),
-            claim["kind"],
+            *(claim["kind"],) * kinds,
             Text(status, style=STYLES.get(status, "")),
             claim["committed"] or NOT_KNOWN,
             f"{claim['seconds']:.1f}",
@@ -72,16 +76,25 @@ def claim_words(claim: Document) -> list[str]:
 
 def _item_words(item: Document) -> Iterator[str]:
     title = f": {plain_name(item['title'], LONG_NAME)}" if item["title"] else ""
-    yield f"  {ROLES[item['role']]} by {item['check']}{title}"
+    yield f"  {ROLES[item['role']]} by {item['check']}{title}{_moved(item)}"
     changes = item["parameters"].get("interventions")
     if changes:
         yield f"    changed: {plain_name(changes, LONG_NAME)}"
+    marks = TRIED_MARKS if item["role"] == "moves" else MARKS
     for predicate in item["predicates"]:
-        yield f"    {MARKS[predicate['verdict']]}: {plain_name(predicate['text'], _SHOWN)}"
+        yield f"    {marks[predicate['verdict']]}: {plain_name(predicate['text'], _SHOWN)}"
         for path, value in predicate["measured"].items():
             yield f"      {path} = {measured_words(value)}"
     if item["holds_without"]:
         yield "    But all of that holds without the intervention as well, so nothing moved."
+
+
+def _moved(item: Document) -> str:
+    """Of an intervention: whether it moved the outcome as expected."""
+    if item["role"] != "moves":
+        return ""
+    moved = item["verdict"] == "holds" and not item["holds_without"]
+    return " - it moved the outcome" if moved else " - it did not move the outcome"
 
 
 def measured_words(value: Any) -> str:

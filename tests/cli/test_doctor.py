@@ -33,6 +33,15 @@ def test_what_is_missing_is_named(answers, monkeypatch):
     assert "install graphviz" in out
 
 
+def test_what_only_an_older_python_needs_is_not_missing(monkeypatch):
+    lines = ["rich>=13", "tomli>=2; python_version < \"3.11\"", "x; extra == 'test'"]
+    monkeypatch.setattr(doctor_verb.metadata, "requires", lambda name: lines)
+    monkeypatch.setattr("sys.version_info", (3, 11, 2))
+    assert doctor_verb._requirements() == (["rich"], {"test": ["x"]})
+    monkeypatch.setattr("sys.version_info", (3, 10, 9))
+    assert doctor_verb._requirements() == (["rich", "tomli"], {"test": ["x"]})
+
+
 def test_without_the_native_engine_it_says_why_and_how_to_get_it(answers, monkeypatch):
     monkeypatch.setattr(native, "_native", None)
     monkeypatch.setattr(native, "_failure", ModuleNotFoundError("no _native"))

@@ -343,6 +343,8 @@ def refused(path_of, body, kind="observation", head=None):
         ('kind = "observation"', 'kind = "theory"', "unknown kind 'theory'", "kind ="),
         ('source = "a notebook"\n', "", "must have 'source'", None),
         ('id = "a"', 'id = "A b"', "an id is words", "id ="),
+        ('id = "a"', 'id = "summary"', "a file of results has that name", "id ="),
+        ('id = "a"', 'id = "results"', "a file of results has that name", "id ="),
         ('id = "a"', 'id = "b"', "must be the name of the file, 'a'", "id ="),
         ("title =", "titel = 'x'\ntitle =", "has no 'titel'", "titel ="),
         ("kind =", 'cost = "cheap"\nkind =', "unknown cost 'cheap'", "cost ="),

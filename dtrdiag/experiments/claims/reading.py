@@ -32,6 +32,8 @@ else:
 COMMITTED = "statuses.json"
 COMMITTED_SCHEMA = "dtrdiag.statuses/1"
 TEXTS = ("title", "statement", "source", "scope")
+RESERVED_IDS = ("results", "summary")
+"""`reproduce -o` writes a file of each claim's name, and these two besides."""
 FIELDS = ("id", *TEXTS, "kind", "refuted_if", "cost", "defaults", "evidence", "intervention")
 MAX_BYTES = 1 << 20
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -110,6 +112,8 @@ def _claim(fields: Mapping[str, Any], path: Path, places: Places) -> Claim:
         texts[name] = _required(fields, name, refuse)
     if not _ID.fullmatch(texts["id"]):
         raise refuse(f"an id is words of a-z and 0-9 joined by -, not {texts['id'][:60]!r}", "id")
+    if texts["id"] in RESERVED_IDS:
+        raise refuse(f"the id {texts['id']!r} is taken: a file of results has that name", "id")
     cost = fields.get("cost", FULL)
     for name, value, choices in (("kind", texts["kind"], KINDS), ("cost", cost, COSTS)):
         if value not in choices:
