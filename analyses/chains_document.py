@@ -29,6 +29,8 @@ def document_of_chains(chains: Chains) -> dict[str, Any]:
         "trace": header.trace_name,
         "policy": header.policy,
         "dealloc": header.dealloc,
+        "semantics": header.semantics,
+        "interventions": header.interventions,
         "budget": header.budget_bytes,
         "ratio": header.ratio,
         "outcome": chains.outcome,

@@ -149,6 +149,7 @@ def diff_runs(a: Iterable[Event], b: Iterable[Event], following: int = FOLLOWING
 
     Raises:
         AnalysisError: the events do not begin with a header, or the traces differ.
+        LogError: a header names interventions that are not known.
     """
     if isinstance(a, ParquetReader) and isinstance(b, ParquetReader):
         watch_a, watch_b = _Watch(a.header), _Watch(b.header)

@@ -68,7 +68,11 @@ def displacement_graph(table: RunTable, cycles: Cycles, edges: Displacements) ->
     `cost_ns` (charged to these, whoever displaced it); edges have `times` and `cost_ns`.
     """
     graph: nx.DiGraph[int] = nx.DiGraph(
-        trace=table.header.trace_name, policy=table.header.policy, budget=table.header.budget_bytes
+        trace=table.header.trace_name,
+        policy=table.header.policy,
+        semantics=table.header.semantics,
+        interventions=table.header.interventions,
+        budget=table.header.budget_bytes,
     )
     ids = table.storages.ids
     pressed = table.evictions.cause == PRESSURE

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from dtrdiag.analyses.reading import require_same_trace, split_header
+from dtrdiag.analyses.reading import interventions_of, require_same_trace, split_header
 from dtrdiag.analyses.summary import INCOMPLETE
 from dtrdiag.events.records import (
     Candidate,
@@ -82,8 +82,8 @@ class Divergence:
         memory_bytes: fit: memory in use at the check; otherwise None.
         requested_bytes: fit: what the op needs for its outputs; otherwise None.
         fits_in: fit: the run, `a` or `b`, in which it fitted; otherwise None.
-        margin_a_bytes: fit: budget of a minus memory and request, negative by what it misses; None
-            where the budget is unlimited or `kind` is not `fit`.
+        margin_a_bytes: fit: budget of a at that check minus memory and request, negative by what
+            it misses; None where the budget is unlimited or `kind` is not `fit`.
         reason: fit: whether the op is a `first` execution or a `remat`; otherwise None.
         depth: fit: size of the pending stack; otherwise None.
         during_op: the op that the schedule called last, which the decisions serve.
@@ -134,6 +134,7 @@ class Walk:
 
     def __init__(self, header: RunHeader, events: Iterator[Event]) -> None:
         self.header = header
+        self.interventions = interventions_of(header)
         self.names: dict[OpId, str] = {}
         self.called: OpId | None = None
         self.asked: Materialise | None = None
@@ -234,6 +235,7 @@ def first_divergence(
 
     Raises:
         AnalysisError: the events do not begin with a header, or the traces differ.
+        LogError: a header names interventions that are not known.
     """
     return compare_runs(a, b, following).divergence
 
@@ -280,8 +282,8 @@ def _fit_divergence(
         memory_bytes=at_a.memory_bytes,
         requested_bytes=at_a.requested_bytes,
         fits_in="a" if at_a.fits else "b",
-        margin_a_bytes=_margin_bytes(run_a.header, at_a),
-        margin_b_bytes=_margin_bytes(run_b.header, at_b),
+        margin_a_bytes=_margin_bytes(run_a, index, at_a),
+        margin_b_bytes=_margin_bytes(run_b, index, at_b),
         reason=asked.reason if asked is not None and asked.op == at_a.op else None,
         depth=asked.depth if asked is not None and asked.op == at_a.op else None,
         during_op=run_a.called,
@@ -295,10 +297,11 @@ def _fit_divergence(
     )
 
 
-def _margin_bytes(header: RunHeader, check: FitCheck) -> int | None:
-    if header.budget_bytes is None:
+def _margin_bytes(run: Walk, decisions: int, check: FitCheck) -> int | None:
+    budget_bytes = run.interventions.budget_at(decisions, run.header.budget_bytes)
+    if budget_bytes is None:
         return None
-    return header.budget_bytes - check.memory_bytes - check.requested_bytes
+    return budget_bytes - check.memory_bytes - check.requested_bytes
 
 
 def _choice_divergence(

@@ -84,7 +84,10 @@ class Frontier:
             stops earlier.
         unaccounted_bytes: memory in use beyond the resident storages; 0 under simrd's rules.
         depth: size of the pending stack.
-        interval_lo_bytes: with `interval_hi_bytes`, every budget in [lo, hi) stops in this way.
+        budget_bytes: that of the check which failed: an intervention's if `budget_is_switched`.
+        interval_lo_bytes: with `interval_hi_bytes`, every budget in [lo, hi) stops in this way. It
+            is about the header's budget, interventions kept; hi None: without a bound, which only
+            an intervention's budget brings about.
         stack: pending ops, outermost first.
         storages: resident storages by ascending id.
     """
@@ -102,13 +105,14 @@ class Frontier:
     unaccounted_bytes: int
     depth: int
     interval_lo_bytes: int
-    interval_hi_bytes: int
+    interval_hi_bytes: int | None
     stack: tuple[FrontierStep, ...]
     storages: tuple[FrontierStorage, ...]
+    budget_is_switched: bool = False
 
     @property
     def passes_at_bytes(self) -> int:
-        """The smallest budget under which this very request would have fitted."""
+        """The smallest budget at this check under which this very request would have fitted."""
         return self.resident_bytes + self.requested_bytes
 
     @property
@@ -120,9 +124,10 @@ class Frontier:
     def next_change_is_here(self) -> bool:
         """Whether at the next budget that changes anything, this request is what changes.
 
-        If not, an earlier eviction is what a larger budget avoids first.
+        If not, an earlier eviction is what a larger budget avoids first. Under an intervention's
+        budget it is not: no other budget of the header changes that one.
         """
-        return self.passes_at_bytes == self.interval_hi_bytes
+        return not self.budget_is_switched and self.passes_at_bytes == self.interval_hi_bytes
 
     @property
     def origin(self) -> FrontierStep | None:
@@ -182,8 +187,10 @@ def _frontier(header: RunHeader, replay: Replay, oom: OutOfMemory) -> Frontier:
     held = dict.fromkeys(("pinned", "locked", "evictable"), 0)
     for storage in storages:
         held[storage.state] += storage.bytes
-    passes_at_bytes = oom.memory_bytes + oom.requested_bytes
-    lowest_miss_bytes = replay.tally.interval_hi_bytes
+    high_bytes = replay.tally.interval_hi_bytes
+    if high_bytes is None and not replay.budget_is_switched:
+        # A foreign log may lack the `fit` events that say it.
+        high_bytes = oom.memory_bytes + oom.requested_bytes
     return Frontier(
         header=header,
         seq=oom.seq,
@@ -198,10 +205,10 @@ def _frontier(header: RunHeader, replay: Replay, oom: OutOfMemory) -> Frontier:
         unaccounted_bytes=oom.memory_bytes - sum(held.values()),
         depth=oom.depth,
         interval_lo_bytes=replay.tally.interval_lo_bytes,
-        # A foreign log may lack the `fit` events that say it.
-        interval_hi_bytes=passes_at_bytes if lowest_miss_bytes is None else lowest_miss_bytes,
+        interval_hi_bytes=high_bytes,
         stack=_steps(replay, storages),
         storages=storages,
+        budget_is_switched=replay.budget_is_switched,
     )
 
 
@@ -262,12 +269,15 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
         "trace": frontier.header.trace_name,
         "policy": frontier.header.policy,
         "dealloc": frontier.header.dealloc,
+        "semantics": frontier.header.semantics,
+        "interventions": frontier.header.interventions,
         "ratio": frontier.header.ratio,
         "seq": frontier.seq,
         "op": frontier.op,
         "op_name": frontier.op_name,
         "requested_bytes": frontier.requested_bytes,
         "budget": frontier.budget_bytes,
+        "header_budget": frontier.header.budget_bytes,
         "resident_bytes": frontier.resident_bytes,
         "shortfall_bytes": frontier.shortfall_bytes,
         "pinned_bytes": frontier.pinned_bytes,

@@ -39,7 +39,8 @@ def dependency_graph(events: Iterable[Event], at: int | None = None) -> nx.Multi
     There is one edge, keyed by op id, from each input's storage to each output's storage of an op,
     with attributes `op` and `op_name`. An alias adds no edge from its storage to itself. A
     banished storage has no edges, as the runtime has cut them. The graph itself has the
-    attributes `trace`, `policy`, `budget_bytes`, and `seq`.
+    attributes `trace`, `policy`, `semantics`, `interventions`, `budget_bytes` (the header's), and
+    `seq`.
 
     One pass up to `at`; memory in proportion to the graph.
 
@@ -55,6 +56,8 @@ def dependency_graph(events: Iterable[Event], at: int | None = None) -> nx.Multi
     graph: nx.MultiDiGraph[int] = nx.MultiDiGraph(
         trace=header.trace_name,
         policy=header.policy,
+        semantics=header.semantics,
+        interventions=header.interventions,
         budget_bytes=header.budget_bytes,
         seq=replay.seq,
     )

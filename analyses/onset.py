@@ -2,8 +2,9 @@
 
 Serving a step *thrashes* if the storages that it touches, with all that is pinned, are more than
 the budget (its working set does not fit), and it evicted under pressure what it had itself brought
-back. Thrashing steps that are close to each other make a *spell*; thrash begins and ends with the
-spell that cost most.
+back. Where an intervention changes the budget, that of the step's own fit checks counts, the
+smallest if there are several. Thrashing steps that are close to each other make a *spell*; thrash
+begins and ends with the spell that cost most.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import attrs
 import numpy as np
 
 from dtrdiag.analyses.cycles import PRESSURE, Cycles
-from dtrdiag.analyses.runtable import Ints, RunTable, step_name, total_of, totals_by
+from dtrdiag.analyses.reading import interventions_of
+from dtrdiag.analyses.runtable import Exact, Ints, RunTable, step_name, total_of, totals_by
 
 NEAR = 100
 """Thrashing steps with less than 1/NEAR of the schedule between them are of one spell."""
+_NO_BUDGET = -1
+_UNLIMITED = np.iinfo(np.int64).max
 
 
 @attrs.frozen
@@ -70,6 +74,8 @@ class Onset:
         cost_ns: the cost of rematerialisation of all of them.
         most_touched_bytes: the largest working set of any step, whether it thrashes or not.
         most_held_bytes: the most that any step held.
+        most_touched_budget_bytes: the budget at the step of that largest working set; None where
+            it is unlimited or the step needed no room.
     """
 
     steps: tuple[ThrashingStep, ...]
@@ -77,12 +83,16 @@ class Onset:
     cost_ns: int
     most_touched_bytes: int
     most_held_bytes: int
+    most_touched_budget_bytes: int | None = None
 
 
 def thrash_onset(table: RunTable, cycles: Cycles) -> Onset:
     """The steps that thrash. O(executions + evictions).
 
-    Where the header names no budget, the working set is taken not to fit.
+    Without a budget, the working set is taken not to fit.
+
+    Raises:
+        LogError: the header names interventions that are not known.
     """
     count = len(table.steps)
     sets, runs, gone = table.working_sets, table.runs, table.evictions
@@ -90,10 +100,9 @@ def thrash_onset(table: RunTable, cycles: Cycles) -> Onset:
     undone = np.bincount(pressed, minlength=count)
     remats = np.bincount(runs.step[runs.remat], minlength=count)
     cost = totals_by(runs.step[runs.remat], runs.cost_ns[runs.remat], count)
-    budget = table.header.budget_bytes
+    budgets = _budgets(table)
     hot = undone > 0
-    if budget is not None:
-        hot &= (sets.touched_bytes > budget).astype(np.bool_)
+    hot &= (sets.touched_bytes > budgets).astype(np.bool_)
     depth = _depths(table)
     steps = tuple(
         ThrashingStep(
@@ -114,7 +123,36 @@ def thrash_onset(table: RunTable, cycles: Cycles) -> Onset:
         cost_ns=total_of(cost[hot]),
         most_touched_bytes=int(sets.touched_bytes.max()) if count else 0,
         most_held_bytes=int(sets.held_bytes.max()) if count else 0,
+        most_touched_budget_bytes=_known(budgets[sets.touched_bytes.argmax()]) if count else None,
     )
+
+
+def _known(budget_bytes: int) -> int | None:
+    return None if budget_bytes == _NO_BUDGET else int(budget_bytes)
+
+
+def _budgets(table: RunTable) -> Exact:
+    """The least budget of the fit checks of each step; `_NO_BUDGET` where none is limited.
+
+    An execution, and an eviction under pressure, has its check right before it.
+    """
+    budgets = interventions_of(table.header).budgets
+    own = table.header.budget_bytes
+    least: Exact = np.full(len(table.steps), _NO_BUDGET if own is None else own)
+    if not budgets:
+        return least
+    runs, gone = table.runs, table.evictions
+    pressed = gone.cause == PRESSURE
+    step = np.concatenate([runs.step, gone.step[pressed]])
+    decision = np.concatenate([runs.decision, gone.decision[pressed]])
+    later = np.searchsorted([at for at, _ in budgets], decision, side="right")
+    first = _UNLIMITED if own is None else min(own, _UNLIMITED)
+    limit = np.array([first, *(size for _, size in budgets)])[later]
+    least = np.full(len(table.steps), _UNLIMITED)
+    inside = step >= 0
+    np.minimum.at(least, step[inside], limit[inside])
+    least[least == _UNLIMITED] = _NO_BUDGET
+    return least
 
 
 def _depths(table: RunTable) -> Ints:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from dtrdiag.errors import AnalysisError, LogError
+from dtrdiag.errors import AnalysisError, LogError, UsageError
 from dtrdiag.events.records import Event, RunHeader
+from dtrdiag.interventions import Interventions, parse_interventions
 
 
 def split_header(events: Iterable[Event]) -> tuple[RunHeader, Iterator[Event]]:
@@ -25,6 +26,18 @@ def split_header(events: Iterable[Event]) -> tuple[RunHeader, Iterator[Event]]:
     if not isinstance(first, RunHeader):
         raise AnalysisError(f"the log begins with a `{first.kind}` event, not with `run`")
     return first, rest
+
+
+def interventions_of(header: RunHeader) -> Interventions:
+    """What was changed on purpose in a run.
+
+    Raises:
+        LogError: the header names interventions that are not known.
+    """
+    try:
+        return parse_interventions(header.interventions)
+    except UsageError as error:
+        raise LogError(f"event {header.seq} ({header.kind}): {error}") from error
 
 
 def require_same_trace(a: RunHeader, b: RunHeader) -> None:

@@ -130,6 +130,18 @@ class Interventions:
         """Whether one of them changes costs or sizes, so that another trace is run."""
         return bool(self.op_costs or self.sizes or self.cost_noise or self.size_noise)
 
+    def budget_at(self, decisions: int, budget_bytes: int | None) -> int | None:
+        """The budget of a fit check; None: unlimited.
+
+        Args:
+            decisions: how many are made before the check.
+            budget_bytes: that of the header, which holds until an intervention sets another.
+        """
+        for at, other_bytes in self.budgets:
+            if at <= decisions:
+                budget_bytes = other_bytes
+        return budget_bytes
+
     def text(self) -> str | None:
         """All of them in one line; None: there are none."""
         return "; ".join(self._items()) or None

@@ -172,6 +172,11 @@ class Replay:
             raise LogError(f"event {event.seq} ({event.kind}): {error}") from error
         self.seq = event.seq
 
+    @property
+    def budget_is_switched(self) -> bool:
+        """Whether `budget_bytes` is an intervention's, so that the interval leaves checks out."""
+        return self._switched
+
     def locks_on(self, storage: StorageId) -> int:
         """Number of locks on a storage, a pin counting as one."""
         return len(self.locks.get(storage, ())) + (storage in self.pins)

@@ -15,6 +15,7 @@ from dtrdiag.analyses.effects import CANNOT_SHOW, CENSORED, LACKS, SHOWS, WEAKER
 from dtrdiag.rendering.units import (
     LONG_NAME,
     NOT_KNOWN,
+    changes_words,
     count,
     exact_bytes,
     plain_name,
@@ -56,8 +57,9 @@ def _range_words(document: Document) -> str:
     low, high = (exact_bytes(document[name]) for name in ("from", "to"))
     runs = sum(variant["measures"]["intervals"]["total"] for variant in document["variants"])
     limit = document["overhead_limit"]
+    changes = changes_words(document["semantics"], document["interventions"])
     return (
-        f"{plain_name(document['trace']['name'])}, budgets from {low} to {high}, under "
+        f"{plain_name(document['trace']['name'])}{changes}, budgets from {low} to {high}, under "
         f"{count(len(document['variants']), 'policy', 'policies')}: {count(runs, 'interval')} in "
         f"all, {'without an overhead limit' if limit is None else f'overhead limit {limit:g}'}."
     )

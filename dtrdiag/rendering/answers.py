@@ -10,7 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from dtrdiag.rendering.tables import outcome_text
-from dtrdiag.rendering.units import NOT_KNOWN, both_bytes, count, overhead_words, plain_name
+from dtrdiag.rendering.units import (
+    NOT_KNOWN,
+    both_bytes,
+    changes_words,
+    count,
+    overhead_words,
+    plain_name,
+)
 
 Document = Mapping[str, Any]
 
@@ -31,7 +38,7 @@ def run_words(run: Document) -> list[str]:
         "thrashed": "it is stopped by the overhead limit",
     }.get(run["outcome"], f"it ends as {plain_name(run['outcome'])}")
     return [
-        f"{plain_name(run['trace']['name'])} under {plain_name(run['policy'])}, {where}: {ended}, "
+        f"{plain_name(run['trace']['name'])} under {_under(run)}, {where}: {ended}, "
         f"after {count(run['evictions']['pressure'], 'eviction')} to make room and "
         f"{count(run['remats'], 'rematerialisation')}."
     ]
@@ -47,12 +54,12 @@ def sweep_words(runs: Iterable[Document]) -> list[str]:
             their budgets.
     """
     sentences = []
-    for (trace, policy), group in groupby(runs, lambda r: (r["trace"]["name"], r["policy"])):
+    for (trace, under), group in groupby(runs, lambda r: (r["trace"]["name"], _under(r))):
         same = [list(each) for _, each in groupby(group, lambda r: r["outcome"])]
         tried = sum(map(len, same))
         where = "at the budget tried" if tried == 1 else f"at the {tried:,} budgets tried"
         stretches = ", ".join(_stretch(each) for each in same)
-        sentences.append(f"{plain_name(trace)} under {plain_name(policy)}, {where}: {stretches}.")
+        sentences.append(f"{plain_name(trace)} under {under}, {where}: {stretches}.")
     return sentences
 
 
@@ -61,8 +68,8 @@ def sweep_tables(runs: Iterable[Document]) -> Iterator[Table]:
 
     A table for each keeps them narrow: long sweeps are read in terminals of 80 columns.
     """
-    for (trace, policy), group in groupby(runs, lambda r: (r["trace"]["name"], r["policy"])):
-        table = Table(title=Text(f"{plain_name(trace)}, {plain_name(policy)}"))
+    for (trace, under), group in groupby(runs, lambda r: (r["trace"]["name"], _under(r))):
+        table = Table(title=Text(f"{plain_name(trace)}, {under}"))
         rows = list(group)
         ratios = any(run["ratio"] is not None for run in rows)
         for name in ("ratio", "budget") if ratios else ("budget",):
@@ -82,6 +89,11 @@ def sweep_tables(runs: Iterable[Document]) -> Iterator[Table]:
                 f"{run['evictions']['total']:,}",
             )
         yield table
+
+
+def _under(run: Document) -> str:
+    changes = changes_words(run.get("semantics"), run.get("interventions"))
+    return plain_name(run["policy"]) + changes
 
 
 def _stretch(runs: Sequence[Document]) -> str:

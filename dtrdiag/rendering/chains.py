@@ -18,6 +18,7 @@ from dtrdiag.analyses.remat_cost import Share
 from dtrdiag.rendering.units import (
     LONG_NAME,
     both_bytes,
+    changes_words,
     count,
     duration,
     plain_name,
@@ -51,8 +52,15 @@ def chains_words(chains: Chains) -> list[str]:
         *_spent(chains),
         *_where(chains),
         *_components(chains),
+        *_changed(chains),
         *_disagrees(chains),
     ]
+
+
+def _changed(chains: Chains) -> list[str]:
+    header = chains.header
+    changes = changes_words(header.semantics, header.interventions)
+    return [f"The run is under {plain_name(header.policy)}{changes}."] if changes else []
 
 
 def _re_evictions(chains: Chains) -> str:
@@ -96,7 +104,7 @@ def _where(chains: Chains) -> list[str]:
         )
         return [none] if chains.cost.total.remats else []
     main = onset.spells[0]
-    budget = chains.header.budget_bytes
+    budget = onset.most_touched_budget_bytes
     against = "" if budget is None else f", against a budget of {both_bytes(budget)}"
     sentences = [
         f"Thrash begins at step {main.first_step:,} of the schedule "

@@ -20,7 +20,7 @@ from dtrdiag.analyses.graph import STATES
 from dtrdiag.errors import OutputError
 from dtrdiag.ids import StorageId
 from dtrdiag.rendering.palette import look
-from dtrdiag.rendering.units import both_bytes, count, plain_name, short_bytes
+from dtrdiag.rendering.units import both_bytes, changes_words, count, plain_name, short_bytes
 
 COLLAPSE_ABOVE = 12
 """A chain of more steps is drawn without its middle."""
@@ -99,9 +99,11 @@ def frontier_dot(frontier: Frontier, expand: bool = False) -> str:
 
 def _title(frontier: Frontier) -> tuple[str, ...]:
     header = frontier.header
+    changes = changes_words(header.semantics, header.interventions)[2:-1]
     return (
         f"{header.trace_name}, {header.policy}: out of memory at a budget of "
         f"{both_bytes(frontier.budget_bytes)}",
+        *([changes] if changes else []),
         f"{both_bytes(frontier.resident_bytes)} in use: "
         f"{short_bytes(frontier.pinned_bytes)} pinned, {short_bytes(frontier.locked_bytes)} "
         f"locked, {short_bytes(frontier.evictable_bytes)} evictable",
@@ -224,7 +226,10 @@ def graph_dot(graph: nx.MultiDiGraph[int]) -> str:
     Layout programs manage some hundreds of nodes: take a neighbourhood of a larger graph.
     """
     dot = graphviz.Digraph("storages", graph_attr=dict(_GRAPH), node_attr=_NODE, edge_attr=_EDGE)
-    dot.attr(label=label(f"{graph.graph['trace']} after event {graph.graph['seq']:,}"))
+    about = graph.graph
+    changes = changes_words(about.get("semantics"), about.get("interventions"))[2:-1]
+    title = f"{about['trace']} after event {about['seq']:,}"
+    dot.attr(label=label(title, *([changes] if changes else [])))
     for storage, data in graph.nodes(data=True):
         lines = [f"storage {storage} of {data['op_name']}", short_bytes(data["bytes"])]
         lines.append(look(data["state"]).word)

@@ -28,6 +28,8 @@ def frontier_graph(frontier: Frontier) -> nx.MultiDiGraph[str]:
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(
         trace=frontier.header.trace_name,
         policy=frontier.header.policy,
+        semantics=frontier.header.semantics,
+        interventions=frontier.header.interventions,
         op=frontier.op,
         requested_bytes=frontier.requested_bytes,
         budget_bytes=frontier.budget_bytes,

@@ -22,6 +22,7 @@ from dtrdiag.rendering.palette import OUTCOME_STYLES
 from dtrdiag.rendering.units import (
     NOT_KNOWN,
     both_bytes,
+    changes_words,
     count,
     exact_bytes,
     plain_name,
@@ -59,8 +60,9 @@ def _range_words(budget_map: BudgetMap, summary: MapSummary) -> str:
     intervals = count(sum(summary.runs.values()), "interval")
     kind = "in all" if budget_map.complete else "known so far"
     return (
-        f"{plain_name(header.trace_name)} under {plain_name(header.policy)}, budgets from {low} "
-        f"to {high}: {intervals} {kind}, on each of which every decision is the same."
+        f"{plain_name(header.trace_name)} under {plain_name(header.policy)}"
+        f"{changes_words(header.semantics, header.interventions)}, budgets from {low} to {high}: "
+        f"{intervals} {kind}, on each of which every decision is the same."
     )
 
 

@@ -15,7 +15,14 @@ from dtrdiag.analyses.graph import STATES
 from dtrdiag.events import Event, encode
 from dtrdiag.log import Problem, Replay, Verification
 from dtrdiag.rendering.palette import look
-from dtrdiag.rendering.units import LONG_NAME, both_bytes, count, duration, plain_name
+from dtrdiag.rendering.units import (
+    LONG_NAME,
+    both_bytes,
+    changes_words,
+    count,
+    duration,
+    plain_name,
+)
 
 POOL_ROWS = 10
 GRAPH_SCHEMA = "dtrdiag.graph/1"
@@ -76,7 +83,10 @@ def state_words(state: Replay, problem: str | None) -> list[str]:
     words = []
     if state.header is not None:
         header = state.header
-        words.append(f"A run of {plain_name(header.trace_name)} under {plain_name(header.policy)}.")
+        words.append(
+            f"A run of {plain_name(header.trace_name)} under {plain_name(header.policy)}"
+            f"{changes_words(header.semantics, header.interventions)}."
+        )
     if problem is not None:
         words.append(f"The log is incomplete: it {problem_words(problem)}.")
     words += [
@@ -171,8 +181,10 @@ def state_document(state: Replay) -> dict[str, Any]:
 
 def graph_words(graph: nx.MultiDiGraph[int]) -> list[str]:
     """What a dependency graph holds."""
+    changes = changes_words(graph.graph.get("semantics"), graph.graph.get("interventions"))
+    under = f" under {plain_name(graph.graph['policy'])}{changes}" if changes else ""
     return [
-        f"{plain_name(graph.graph['trace'])} after event {graph.graph['seq']}: "
+        f"{plain_name(graph.graph['trace'])}{under} after event {graph.graph['seq']}: "
         f"{count(len(graph), 'storage')} and {count(graph.number_of_edges(), 'edge')}."
     ]
 
@@ -200,6 +212,8 @@ def graph_document(graph: nx.MultiDiGraph[int]) -> dict[str, Any]:
         "schema": GRAPH_SCHEMA,
         "trace": graph.graph["trace"],
         "policy": graph.graph["policy"],
+        "semantics": graph.graph.get("semantics"),
+        "interventions": graph.graph.get("interventions"),
         "budget": graph.graph["budget_bytes"],
         "seq": graph.graph["seq"],
         "storages": [

@@ -81,6 +81,20 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def changes_words(semantics: str | None, interventions: str | None) -> str:
+    """What tells a run from one of the same policy and budget, to put after the policy's name.
+
+    >>> changes_words("simrd", None), changes_words("simrd", "forbid 356; keep 77")
+    ('', ' (with forbid 356; keep 77)')
+    >>> changes_words("repaired", "keep 77")
+    ' (with repaired semantics; keep 77)'
+    """
+    parts = [] if semantics in (None, "simrd") else [f"{plain_name(semantics)} semantics"]
+    if interventions is not None:
+        parts.append(plain_name(interventions, LONG_NAME))
+    return f" (with {'; '.join(parts)})" if parts else ""
+
+
 def overhead_words(overhead: float | None) -> str:
     """An overhead as a factor of the baseline, `-` where it is not known.
 

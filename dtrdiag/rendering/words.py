@@ -13,9 +13,11 @@ from dtrdiag.analyses.summary import RunSummary
 from dtrdiag.rendering.diffs import re_evicted_words, trajectory_words
 from dtrdiag.rendering.units import (
     both_bytes,
+    changes_words,
     count,
     duration,
     exact_bytes,
+    interval_words,
     overhead_words,
     plain_name,
 )
@@ -31,7 +33,14 @@ def frontier_words(frontier: Frontier) -> list[str]:
         _what_is_resident(frontier),
         *_what_is_pending(frontier),
         *_what_would_help(frontier),
+        *_what_was_changed(frontier),
     ]
+
+
+def _what_was_changed(frontier: Frontier) -> list[str]:
+    header = frontier.header
+    changes = changes_words(header.semantics, header.interventions)
+    return [f"The run is under {plain_name(header.policy)}{changes}."] if changes else []
 
 
 def _what_is_resident(frontier: Frontier) -> str:
@@ -79,6 +88,8 @@ def _why(origin: FrontierStep) -> str:
 
 def _what_would_help(frontier: Frontier) -> list[str]:
     passes, change = frontier.passes_at_bytes, frontier.interval_hi_bytes
+    if frontier.budget_is_switched or change is None:
+        return _under_another_budget(frontier)
     sentences = [
         f"Every budget from {exact_bytes(frontier.interval_lo_bytes)} to below "
         f"{exact_bytes(change)} stops here in the same way."
@@ -92,6 +103,20 @@ def _what_would_help(frontier: Frontier) -> list[str]:
             "another course."
         )
     return sentences
+
+
+def _under_another_budget(frontier: Frontier) -> list[str]:
+    """The interval is about the header's budget, the stop about an intervention's."""
+    own = frontier.header.budget_bytes
+    begins = "without a budget" if own is None else f"with one of {both_bytes(own)}"
+    same = interval_words(frontier.interval_lo_bytes, frontier.interval_hi_bytes)
+    return [
+        f"That budget is an intervention's; the run begins {begins}. If the intervention's alone "
+        "were larger, then this very request, if it still came about like this, would pass from "
+        f"{exact_bytes(frontier.passes_at_bytes)}.",
+        f"With the interventions kept, every budget {same} to begin with stops here in the same "
+        "way.",
+    ]
 
 
 def stack_words(frontier: Frontier) -> list[str]:
@@ -125,6 +150,7 @@ def diff_words(diff: RunDiff) -> list[str]:
 
 def _run_words(side: str, run: RunSummary) -> str:
     budget = run.header.budget_bytes
+    changes = changes_words(run.header.semantics, run.header.interventions)
     where = "without a budget" if budget is None else f"at a budget of {both_bytes(budget)}"
     ended = {
         "ok": "finished",
@@ -133,7 +159,7 @@ def _run_words(side: str, run: RunSummary) -> str:
         "incomplete": "has an incomplete log",
     }.get(run.outcome, f"ended as {plain_name(run.outcome)}")
     return (
-        f"Run {side}, under {plain_name(run.header.policy)} {where}, {ended}, with "
+        f"Run {side}, under {plain_name(run.header.policy)}{changes} {where}, {ended}, with "
         f"{count(run.remats, 'rematerialisation')} and overhead {overhead_words(run.overhead)}."
     )
 

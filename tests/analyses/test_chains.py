@@ -13,6 +13,7 @@ from dtrdiag.errors import AnalysisError, LogError
 from dtrdiag.events import records as r
 from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import EventRecorder
+from dtrdiag.interventions import Interventions
 from dtrdiag.log import read_events
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace.catalog import resolve
@@ -247,3 +248,23 @@ def test_the_lstm_at_0_264(public_run):
     onset = document["onset"]
     assert onset["begins"] > 0.98 * 32_535
     assert onset["cost_ns"] > 0.9 * cost
+
+
+def _thrashing(budget_bytes, *budgets):
+    recorder, hooks = EventRecorder(), Hooks()
+    hooks.subscribe(recorder)
+    rules = RunConfig(
+        "dtr", budget_bytes, overhead_limit=100, interventions=Interventions(budgets=budgets)
+    )
+    simulate(resolve("recurrent-16"), rules, hooks)
+    return recorder.events
+
+
+@pytest.mark.parametrize("own", [None, 10**12])
+def test_thrash_is_found_with_the_budget_in_force(own):
+    plain = find_chains(_thrashing(38_359_635)).onset
+    assert plain.steps
+    assert plain.most_touched_budget_bytes == 38_359_635
+    assert find_chains(_thrashing(own, (0, 38_359_635))).onset == plain
+    if own is not None:
+        assert find_chains(_thrashing(38_359_635, (0, own))).onset.steps == ()

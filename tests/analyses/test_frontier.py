@@ -239,3 +239,23 @@ def test_under_banish_locks_left_behind_still_add_up(public_run):
         == frontier.resident_bytes
     )
     assert (frontier.evictable_bytes, frontier.unaccounted_bytes) == (0, 0)
+
+
+def test_under_an_interventions_budget_nothing_follows_for_the_headers(make_header):
+    events = [
+        make_header(budget_bytes=None, interventions="budget 1=50"),
+        records.OpDefined(1, None, 0, 0, "op0", 1, (), (0,), (0,), (30,)),
+        records.Materialise(2, 1, 0, 0, "first", None, 1),
+        records.FitCheck(3, 2, 0, 0, 30, True),
+        records.Compute(4, 2, 0, 0, 1, (0,), (0,), 0, 30, 2),
+        records.OpDefined(5, None, 1, 1, "op1", 1, (0,), (1,), (1,), (25,)),
+        records.Materialise(6, 5, 1, 1, "first", None, 1),
+        records.Lock(7, 6, 0, 1, 1),
+        records.FitCheck(8, 6, 1, 30, 25, False),
+        records.OutOfMemory(9, 8, 1, 25, 30, 50, 1),
+    ]
+    frontier = pinned_frontier(events)
+    assert frontier.budget_is_switched
+    assert not frontier.next_change_is_here
+    assert (frontier.budget_bytes, frontier.passes_at_bytes) == (50, 55)
+    assert (frontier.interval_lo_bytes, frontier.interval_hi_bytes) == (30, None)

@@ -8,12 +8,13 @@ from dtrdiag.analyses import (
     dependency_graph,
     diff_runs,
     eviction_sets,
+    find_chains,
     first_divergence,
     pinned_frontier,
     summarise,
 )
 from dtrdiag.analyses.reading import require_same_trace
-from dtrdiag.errors import AnalysisError
+from dtrdiag.errors import AnalysisError, LogError
 from dtrdiag.events.records import Banish
 
 SINGLE = [summarise, pinned_frontier, dependency_graph]
@@ -71,3 +72,17 @@ def test_equal_digests_settle_different_names(make_header):
         make_header(trace_sha256="a", trace_name="one"),
         make_header(trace_sha256="a", trace_name="two"),
     )
+
+
+@pytest.mark.parametrize("analysis", [pinned_frontier, dependency_graph, find_chains])
+def test_interventions_that_are_not_known_are_a_fault_of_the_log(analysis, make_header):
+    with pytest.raises(LogError, match="unknown intervention 'sleep 5'"):
+        analysis([make_header(interventions="sleep 5")])
+
+
+@pytest.mark.parametrize("analysis", [first_divergence, diff_runs])
+def test_so_they_are_in_either_of_two_logs(analysis, make_header):
+    known, unknown = make_header(interventions="budget 5=6"), make_header(interventions="budget 5")
+    for pair in ([known], [unknown]), ([unknown], [known]):
+        with pytest.raises(LogError, match="no such intervention: 'budget 5'"):
+            analysis(*pair)

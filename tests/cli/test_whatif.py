@@ -215,3 +215,60 @@ def test_a_sweep_is_not_resumed_under_other_semantics(answers, refuses, here):
         line = refuses("sweep", "--resume", "-o", "kept", *change)
         assert f"{change[0]} is not what the sweep to resume was begun with" in line
     answers("sweep", "--resume", "-o", "kept", "--semantics", "simrd")
+
+
+def _margins(answer):
+    return answer.json["first_divergence"]["margin_bytes"]
+
+
+def test_margins_are_those_of_the_budgets_in_force(answers, fails, here):
+    changed = answers("whatif", fails, "--budget-from", "2000=20MB", "-o", "b.jsonl", "--json")
+    assert _margins(changed) == {"a": 35_116, "b": -18_324_520}
+    assert _margins(answers("diff", fails, "b.jsonl", "--json")) == _margins(changed)
+    assert _margins(answers("diff", "b.jsonl", fails, "--json")) == {"a": -18_324_520, "b": 35_116}
+    said = answers("diff", fails, "b.jsonl").out
+    assert "fits in a with 35,116 B (34.3 KiB) to spare and misses in b by 18,324,520 B" in said
+    assert "Run a, under dtr at a budget" in said
+    assert "Run b, under dtr (with budget 356=20000000) at a budget" in said
+
+
+def test_a_budget_that_begins_later_has_a_margin_beside_none(answers):
+    found = answers("whatif", "recurrent-16", "--budget-from", "2000=37MB", "--json").json
+    parted = found["first_divergence"]
+    needed = parted["memory"] + parted["requested_bytes"]
+    assert parted["margin_bytes"] == {"a": None, "b": 37_000_000 - needed}
+
+
+def test_columns_give_the_same_margins(answers, fails, here):
+    pytest.importorskip("pyarrow")
+    place = ["--budget-from", "2000=20MB"]
+    answers("run", "recurrent-16", *BUDGET, "-o", "a.parquet")
+    answers("whatif", fails, *place, "-o", "b.parquet")
+    found = _margins(answers("diff", "a.parquet", "b.parquet", "--json"))
+    assert found == {"a": 35_116, "b": -18_324_520}
+
+
+def test_a_stop_under_another_budget_keeps_the_two_budgets_apart(answers, fails, here):
+    answers("whatif", fails, "--budget-from", "2000=20MB", "-o", "b.jsonl")
+    found = answers("oom", "b.jsonl", "--json").json
+    assert (found["budget"], found["header_budget"]) == (20_000_000, 38_359_636)
+    assert (found["passes_at"], found["shortfall_bytes"]) == (21_023_016, 1_023_016)
+    assert found["interval"] == [38_324_520, 38_848_808]
+    assert found["interventions"] == "budget 356=20000000"
+    said = answers("oom", "b.jsonl").out
+    assert "the run begins with one of 38,359,636 B" in said
+    assert "would pass from 21,023,016 B" in said
+    assert "before that" not in said
+    kept = "interventions kept, every budget from 38,324,520 B to below 38,848,808 B to begin with"
+    assert kept in said
+
+
+def test_every_answer_names_the_interventions_of_its_run(answers, fails, here):
+    answers("whatif", fails, "--forbid", 2000, "-o", "b.jsonl")
+    for verb in (["oom"], ["chains"], ["graph"], ["replay", "--at", 300], ["diff", fails]):
+        said = answers(*verb, "b.jsonl").out
+        assert "under dtr (with forbid 356)" in said, verb
+        plain = [fails, fails] if verb[0] == "diff" else [*verb[1:], fails]
+        assert "(with" not in answers(verb[0], *plain).out, verb
+    answers("run", "recurrent-16", *BUDGET, "--semantics", "repaired", "-o", "c.jsonl")
+    assert "under dtr (with repaired semantics)" in answers("diff", fails, "c.jsonl").out

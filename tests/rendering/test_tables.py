@@ -111,15 +111,19 @@ def test_a_sweep_of_budgets_has_no_column_of_ratios(make_summary):
 
 
 def test_a_sweep_says_what_was_tried_and_no_more(make_summary):
-    def sweep(*outcomes):
+    def sweep(*outcomes, semantics="simrd"):
         ratios = (0.5, 0.52, 0.54)
         pairs = zip(outcomes, ratios, strict=False)
-        return sweep_words([summary_document(make_summary(o, ratio=r)) for o, r in pairs])
+        runs = [make_summary(o, ratio=r, semantics=semantics) for o, r in pairs]
+        return sweep_words(map(summary_document, runs))
 
     assert sweep("ok", "ok", "oom") == [
         "by hand under lru, at the 3 budgets tried: ok at 0.5 to 0.52, oom at 0.54."
     ]
     assert sweep("ok") == ["by hand under lru, at the budget tried: ok at 0.5."]
+    assert sweep("ok", semantics="toy") == [
+        "by hand under lru (with toy semantics), at the budget tried: ok at 0.5."
+    ]
 
 
 def test_one_step_that_is_left_out_adds_nothing(make_frontier):

@@ -136,3 +136,11 @@ def test_no_parentheses_in_parentheses(make_diff, fit_divergence):
         for char in sentence:
             depth += (char == "(") - (char == ")")
             assert depth in (0, 1), sentence
+
+
+def test_a_stop_under_an_interventions_budget_without_a_bound(make_frontier):
+    frontier = make_frontier([30, 20], budget_is_switched=True, interval_hi_bytes=None)
+    said = " ".join(frontier_words(frontier))
+    assert "That budget is an intervention's; the run begins with" in said
+    assert "every budget from 57 B on to begin with stops here in the same way." in said
+    assert f"would pass from {frontier.passes_at_bytes:,} B." in said

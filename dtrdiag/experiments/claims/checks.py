@@ -47,7 +47,7 @@ _TO_THE_END = ("trajectory", "re_evicted")
 _ABSENT = (
     *(attribute.name.removesuffix("_bytes") for attribute in attrs.fields(Frontier)),
     *("requested_bytes", "resident_bytes", "shortfall_bytes", "pinned_bytes", "locked_bytes"),
-    *("evictable_bytes", "unaccounted_bytes", "passes_at", "interval"),
+    *("evictable_bytes", "unaccounted_bytes", "passes_at", "interval", "header_budget"),
 )
 
 
