@@ -287,19 +287,7 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
         "depth": frontier.depth,
         "passes_at": frontier.passes_at_bytes,
         "interval": [frontier.interval_lo_bytes, frontier.interval_hi_bytes],
-        "stack": [
-            {
-                "op": step.op,
-                "name": step.name,
-                "kind": step.kind,
-                "tensor": step.tensor,
-                "output_bytes": step.output_bytes,
-                "locks": list(step.locks),
-                "held_bytes": step.held_bytes,
-                "added_bytes": step.added_bytes,
-            }
-            for step in frontier.stack
-        ],
+        "stack": [_step_document(step) for step in frontier.stack],
         "storages": [
             {
                 "id": storage.id,
@@ -310,4 +298,17 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
             }
             for storage in frontier.storages
         ],
+    }
+
+
+def _step_document(step: FrontierStep) -> dict[str, Any]:
+    return {
+        "op": step.op,
+        "name": step.name,
+        "kind": step.kind,
+        "tensor": step.tensor,
+        "output_bytes": step.output_bytes,
+        "locks": list(step.locks),
+        "held_bytes": step.held_bytes,
+        "added_bytes": step.added_bytes,
     }
