@@ -39,6 +39,7 @@ from dtrdiag.experiments.ablation import (
     plan_variants,
 )
 from dtrdiag.experiments.map_files import MapFile, SavedMap
+from dtrdiag.experiments.resultsfolder import REQUEST
 from dtrdiag.experiments.rows import check_pyarrow, definition_of
 from dtrdiag.experiments.workers import usable_cpus
 from dtrdiag.rendering.ablations import ablation_words, measures_table, noise_table, terms_table
@@ -112,6 +113,7 @@ def ablate(
     variants = plan_variants(names)
     config = rules.config(variants[0].policy)
     check_outputs([csv], force)
+    _check_folder(output)
     trace = load_trace(source)
     peak_bytes = peak_of(trace)
     budgets = ask.range(peak_bytes)
@@ -137,6 +139,13 @@ class Making:
     output: str | None
     force: bool
     policy_file: str | None
+
+
+def _check_folder(output: str | None) -> None:
+    if output == "":
+        raise OutputError("a folder must have a name")
+    if output is not None and (Path(output) / REQUEST).exists():
+        raise OutputError("is the folder of a sweep: keep the maps in another", path=output)
 
 
 def _map(trace: Trace, ablation: Ablation, making: Making) -> None:

@@ -229,7 +229,7 @@ class MapFile:
         for name, value in self._map.definition.items():
             if other.definition.get(name) != value:
                 raise OutputError(
-                    f"holds a map of another {name} ({other.definition.get(name)}, not {value}); "
+                    f"holds another map ({name}: {other.definition.get(name)}, not {value}); "
                     "--force replaces it",
                     path=self.path,
                 )

@@ -157,6 +157,11 @@ def test_what_cannot_be_used_is_refused(refuses, arguments, what):
     assert what in refuses(*arguments)
 
 
+def test_maps_are_not_mixed_with_the_results_of_a_sweep(answers, refuses):
+    answers("sweep", "chain-64", "--ratios", "0.5", "-o", "kept")
+    assert "is the folder of a sweep" in refuses(*TWO, "-o", "kept")
+
+
 def test_a_folder_that_is_a_file_is_refused(refuses, here):
     (here / "maps").write_text("mine")
     assert "folder cannot be made" in refuses(*TWO, "-o", "maps")
