@@ -112,8 +112,7 @@ def ablate(
         names = ["ablations", *load_policy_file(rules.policy_file)]
     variants = plan_variants(names)
     config = rules.config(variants[0].policy)
-    check_outputs([csv], force)
-    _check_folder(output)
+    _check_outputs(csv, output, force)
     trace = load_trace(source)
     peak_bytes = peak_of(trace)
     budgets = ask.range(peak_bytes)
@@ -141,7 +140,8 @@ class Making:
     policy_file: str | None
 
 
-def _check_folder(output: str | None) -> None:
+def _check_outputs(csv: str | None, output: str | None, force: bool) -> None:
+    check_outputs([csv], force)
     if output == "":
         raise OutputError("a folder must have a name")
     if output is not None and (Path(output) / REQUEST).exists():
