@@ -98,7 +98,7 @@ def _print_cells(console: Console, table: Table) -> None:
         console.print(table.title)
     for row in zip(*(column.cells for column in table.columns), strict=True):
         texts = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
-        headers = [str(column.header) for column in table.columns]
+        headers = [str(column.header).replace("-\n", "") for column in table.columns]
         if not any(headers[:1]):
             # A fact a row: its first cell is the name of the others.
             headers = [texts[0].plain] * len(texts)

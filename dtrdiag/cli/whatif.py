@@ -224,6 +224,7 @@ def _answer(base: OpenRun, other: OpenRun, output: str | None, json: bool) -> No
         print_json(document)
         return
     print_sentences(whatif_words(document, found))
-    print_table(whatif_table(was, now))
+    if document["moved"]:
+        print_table(whatif_table(was, now))
     if output is not None:
         print_sentences(["", f"The log of the intervened run is in {output}."])
