@@ -18,6 +18,7 @@ from dtrdiag.analyses.chains import Chain, Chains, Cycle, find_chains
 from dtrdiag.analyses.chains_document import chains_document, document_of_chains
 from dtrdiag.analyses.diff import RunDiff, diff_document, diff_runs
 from dtrdiag.analyses.divergence import Decision, Divergence, first_divergence
+from dtrdiag.analyses.effects import EffectFinding, find_effects
 from dtrdiag.analyses.evictions import eviction_counts
 from dtrdiag.analyses.frontier import Frontier, frontier_document, pinned_frontier
 from dtrdiag.analyses.graph import dependency_graph, neighbourhood
@@ -47,6 +48,7 @@ __all__ = [
     "Cycle",
     "Decision",
     "Divergence",
+    "EffectFinding",
     "EvictionSets",
     "Frontier",
     "Instability",
@@ -66,6 +68,7 @@ __all__ = [
     "eviction_counts",
     "eviction_sets",
     "find_chains",
+    "find_effects",
     "first_divergence",
     "frontier_document",
     "instability_document",

@@ -22,6 +22,7 @@ from dtrdiag.interventions import parse_interventions
 from dtrdiag.trace.model import Trace
 
 MAX_PROBLEMS = 100  # after which checking stops
+MAX_CANDIDATES = 1_000_000  # of a run
 # Rule by field, or else by record, of whatever is not as it must be; other kinds are rules.
 _RULES = {
     "trace": "OpDefined OutputRequested baseline_cost_ns peak_bytes trace_ops trace_tensors",
@@ -142,7 +143,9 @@ class Checker:
             budget = int(min(max((peak or 0) * header.ratio, 0), 1 << 63))
         expected = {"trace_ops": trace.ops, "trace_tensors": trace.tensors, "peak_bytes": peak}
         expected |= {"baseline_cost_ns": trace.baseline_cost_ns, "budget_bytes": budget}
-        expected["candidates"] = max(header.candidates, 0)
+        expected["candidates"] = min(max(header.candidates, 0), MAX_CANDIDATES)
+        if header.seed is not None:
+            expected["seed"] = min(max(header.seed, 0), (1 << 63) - 1)
         return tuple(expected.get(n, getattr(header, n)) for n in _NAMES[records.RunHeader])
 
     def _peak(self, trace: Trace, header: records.RunHeader) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -229,6 +229,9 @@ class Run:
         absent = (victim, named.storage if named and not named.forced else None)
         listed = tuple((s, x) for s, x in losers.items() if s in self.pool and s not in absent)
         choice: Choice = (victim, event.score, listed[: self.losers])
+        missing = self._missing_losers(event, named, listed)
+        if missing > 0:
+            raise Departed("candidates", f"evict: {len(listed)} losers, {missing} are missing")
         if self.scores:
             choice = self.scores.choice(event, named)
         if named and self._breaks(named, victim):
@@ -236,6 +239,19 @@ class Run:
         self._leave(victim, "pressure")
         after = (pool_size, choice[2], self.memory, self.clock)
         return (cause, choice[0], self.size[victim], "pressure", op, choice[1], *after)
+
+    def _missing_losers(
+        self, event: records.Evict, named: Victim | None, listed: Sequence[Any]
+    ) -> int:
+        """How many more a walk over the pool sees, if no score of 0 can have ended it."""
+        scores = [score for _, score in listed]
+        if event.score is None or None in scores:
+            return 0
+        others, seen = len(self.pool) - 1, scores if named else [event.score, *scores]
+        if named and not named.forced:
+            others -= named.storage is None or (named.storage in self.pool and others > 0)
+        cut = min(seen, default=1) <= 0
+        return 0 if cut else min(self.losers, others) - len(listed)
 
     def _breaks(self, named: Victim, victim: int) -> bool:
         """Whether an eviction under pressure is not the one that an intervention leads to."""

@@ -109,6 +109,9 @@ class Interventions:
         figures += [n for rows in (self.op_costs, self.sizes) for _, n in rows]
         if any(not 0 <= figure <= _MOST for figure in figures):
             raise UsageError("an intervention has a figure below 0 or above 2**62")
+        for _, name in self.policies:
+            if not name or name != name.strip() or ";" in name or not name.isprintable():
+                raise UsageError(f"no intervention can name a policy {name[:60]!r}")
         if any(not 1 <= budget <= _MOST for _, budget in self.budgets):
             raise UsageError("a budget must be at least 1 byte and below 2**62")
         if any(victim.forced and victim.storage is None for victim in self.victims):
@@ -171,7 +174,7 @@ def parse_interventions(text: str | None) -> Interventions:
     """The interventions that a text stands for; the inverse of `Interventions.text`.
 
     Raises:
-        UsageError: it is no such text.
+        UsageError: it is no such text, also where it only differs from one in how it is written.
     """
     if text is None:
         return _NONE
@@ -191,7 +194,12 @@ def parse_interventions(text: str | None) -> Interventions:
     fields = {
         field: values[0] if field in single else tuple(values) for field, values in found.items()
     }
-    return Interventions(**fields)  # type: ignore[arg-type]
+    parsed = Interventions(**fields)  # type: ignore[arg-type]
+    if parsed.text() != text:
+        raise UsageError(
+            f"interventions are not written as {text[:60]!r}, but as {(parsed.text() or '')[:60]!r}"
+        )
+    return parsed
 
 
 def _count(text: str) -> int:

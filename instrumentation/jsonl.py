@@ -23,7 +23,7 @@ import structlog
 import zstandard
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from dtrdiag.errors import OutputError
+from dtrdiag.errors import OutputError, SimulationError
 from dtrdiag.events import Event, encode
 
 FLUSH_BYTES = 64 << 10
@@ -36,8 +36,9 @@ class JsonlWriter:
     """A subscriber that writes every event it is called with.
 
     A context manager that closes the log, also when the block raises: the log then reads up to the
-    last event, and is reported as incomplete. Two logs are not kept then: one that has nothing
-    beyond its header, and one that was to replace a file, which stays as it was.
+    last event, and is reported as incomplete. Not kept are a log that has nothing beyond
+    its header, one of a run that turned out to be impossible (`SimulationError`), and one that was
+    to replace a file, which stays as it was.
 
     Args:
         path: the log; a name ending in `.gz` or `.zst` is compressed.
@@ -101,7 +102,7 @@ class JsonlWriter:
             self.close()
             return
         try:
-            self._file.give_up(keep=self._events > 1)
+            self._file.give_up(keep=self._events > 1 and not isinstance(error, SimulationError))
         except OutputError:
             # What stopped the block says more than the tail that could not be written.
             return

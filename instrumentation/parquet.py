@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from dtrdiag.errors import LogError, OutputError
+from dtrdiag.errors import LogError, OutputError, SimulationError
 from dtrdiag.events import SCHEMA, Event, encode
 from dtrdiag.events.columns import KIND_CODES, EventColumns, Ints, Texts
 from dtrdiag.events.conversion import columns_of, events_of
@@ -51,8 +51,9 @@ class ParquetWriter:
     """A subscriber that writes every event it is called with, and takes whole batches as well.
 
     A context manager that finishes the log, also when the block raises: the log then reads up to
-    the last event, and is reported as incomplete. Two logs are not kept then: one that has nothing
-    beyond its header, and one that was to replace a file, which stays as it was.
+    the last event, and is reported as incomplete. Not kept are a log that has nothing beyond
+    its header, one of a run that turned out to be impossible (`SimulationError`), and one that was
+    to replace a file, which stays as it was.
 
     Args:
         path: the log.
@@ -138,7 +139,8 @@ class ParquetWriter:
             self.close()
             return
         events = self._written + self._held + len(self._events)
-        if self._partial is not None and (self._partial.replaces or events <= 1):
+        worthless = events <= 1 or isinstance(error, SimulationError)
+        if self._partial is not None and (self._partial.replaces or worthless):
             self._discard()
             return
         try:

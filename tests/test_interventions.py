@@ -50,6 +50,13 @@ def test_a_text_gives_the_interventions_back(given_ones):
     assert bool(given_ones) == (given_ones.text() is not None)
 
 
+def test_a_policy_whose_name_would_break_the_text_is_refused():
+    for name in ("", " lru", "a; keep 3", "a\nb"):
+        with pytest.raises(UsageError, match="no intervention can name a policy"):
+            Interventions(policies=((3, name),))
+    assert parse_interventions("policy 3=a = b").policies == ((3, "a = b"),)
+
+
 def test_no_interventions_have_no_text():
     assert Interventions().text() is None
     assert parse_interventions(None) == Interventions()
@@ -80,6 +87,19 @@ def test_no_interventions_have_no_text():
         "costs 0.1",
         "size ٣=4",
         f"cost 1={1 << 62}",
+        "keep 77; forbid 356",
+        "forbid 356;keep 77",
+        " keep 77",
+        "keep 77;",
+        "keep 077",
+        "forbid 3=04",
+        "tie-break last",
+        "costs 1e-2@3",
+        "costs 0.0_1@3",
+        "costs \uff10.5@3",
+        "costs 0.5@03",
+        "policy 3= lru",
+        "policy 3=\x1b[31m",
     ],
 )
 def test_other_texts_are_refused(text):

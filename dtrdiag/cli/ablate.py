@@ -39,9 +39,17 @@ from dtrdiag.experiments.ablation import (
     plan_variants,
 )
 from dtrdiag.experiments.map_files import MapFile, SavedMap
+from dtrdiag.experiments.resultsfolder import REQUEST
 from dtrdiag.experiments.rows import check_pyarrow, definition_of
 from dtrdiag.experiments.workers import usable_cpus
-from dtrdiag.rendering.ablations import ablation_words, measures_table, noise_table, terms_table
+from dtrdiag.rendering.ablations import (
+    TERMS_LEGEND,
+    ablation_words,
+    measures_legend,
+    measures_table,
+    noise_table,
+    terms_table,
+)
 from dtrdiag.rendering.units import count
 from dtrdiag.trace import Trace
 
@@ -93,7 +101,7 @@ def ablate(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Compare policies over a range of budgets: on which terms of the score does an effect hang?
+    """Compare policies over a range of budgets, and terms of scores.
 
     Each policy's map of the range is exact, and so are the measures. Without -p the policies are
     the 16 ablations: four costs, each over size and staleness, either, or neither. With --epsilon
@@ -111,7 +119,7 @@ def ablate(
         names = ["ablations", *load_policy_file(rules.policy_file)]
     variants = plan_variants(names)
     config = rules.config(variants[0].policy)
-    check_outputs([csv], force)
+    _check_outputs(csv, output, force)
     trace = load_trace(source)
     peak_bytes = peak_of(trace)
     budgets = ask.range(peak_bytes)
@@ -137,6 +145,14 @@ class Making:
     output: str | None
     force: bool
     policy_file: str | None
+
+
+def _check_outputs(csv: str | None, output: str | None, force: bool) -> None:
+    check_outputs([csv], force)
+    if output == "":
+        raise OutputError("a folder must have a name")
+    if output is not None and (Path(output) / REQUEST).exists():
+        raise OutputError("is the folder of a sweep: keep the maps in another", path=output)
 
 
 def _map(trace: Trace, ablation: Ablation, making: Making) -> None:
@@ -194,9 +210,11 @@ def _file_name(key: MapKey) -> str:
 def _show(document: Mapping[str, Any], folder: str | None, csv: str | None) -> None:
     print_sentences(ablation_words(document))
     print_table(measures_table(document), measures_table(document, narrow=True))
+    print_sentences([measures_legend(document)])
     terms = terms_table(document)
     if terms is not None:
         print_table(terms)
+        print_sentences([TERMS_LEGEND])
     if document["noise"] is not None:
         print_table(noise_table(document))
     kept = [f"The maps are kept in {folder}."] if folder is not None else []

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import attrs
 
-from dtrdiag.cli.values import parse_size
+from dtrdiag.cli.values import MAX_BYTES, parse_size
 from dtrdiag.errors import UsageError
-from dtrdiag.events.records import Compute, Event, Evict, Rematerialise
+from dtrdiag.events.records import Compute, Event, Evict, OutOfMemory, Rematerialise
 from dtrdiag.interventions import REPAIRS, Interventions, Noise, Victim
 
 _T = TypeVar("_T")
@@ -27,12 +27,15 @@ class Place:
         option: the option with its value, for messages.
         number: the `seq` of an event, or with `indexed` the index of a decision.
         pressed: the first eviction under pressure from there on is meant, not the first decision.
+        checked: the decision that a fit check was for will do, also if the run was out of memory
+            there and never made it.
     """
 
     option: str
     number: int
     indexed: bool
-    pressed: bool
+    pressed: bool = False
+    checked: bool = False
 
 
 @attrs.frozen
@@ -42,8 +45,10 @@ class Changes:
     victims: tuple[tuple[Place, int | None, bool], ...] = ()
     policies: tuple[tuple[Place, str], ...] = ()
     budgets: tuple[tuple[Place, int], ...] = ()
+    tie_break: str | None = None
+    """None: as in the base run, whatever that is."""
     rest: Interventions = Interventions()
-    """All that names no decision."""
+    """All else that names no decision."""
 
     def places(self) -> list[Place]:
         """Every point that an option names."""
@@ -54,7 +59,7 @@ class Changes:
         ]
 
     def __bool__(self) -> bool:
-        return bool(self.places() or self.rest)
+        return bool(self.places() or self.tie_break is not None or self.rest)
 
     def applied(self, base: Interventions, indices: Mapping[Place, int]) -> Interventions:
         """The interventions of the base run with these; of two for one place this one stays.
@@ -62,7 +67,7 @@ class Changes:
         Raises:
             UsageError: two options mean the same decision.
         """
-        rest, default = self.rest, Interventions()
+        rest = self.rest
         victims = [
             (indices[place], Victim(indices[place], storage, forced))
             for place, storage, forced in self.victims
@@ -71,10 +76,9 @@ class Changes:
         _refuse_twice([indices[place] for place, _ in self.policies], "--policy-from")
         _refuse_twice([indices[place] for place, _ in self.budgets], "--budget-from")
         merged = {victim.at: victim for victim in base.victims} | dict(victims)
-        tie_break = base.tie_break if rest.tie_break == default.tie_break else rest.tie_break
         return Interventions(
             repairs=tuple(n for n in REPAIRS if n in base.repairs or n in rest.repairs),
-            tie_break=tie_break,
+            tie_break=base.tie_break if self.tie_break is None else self.tie_break,
             victims=tuple(merged[at] for at in sorted(merged)),
             policies=_merged(base.policies, [(indices[p], name) for p, name in self.policies]),
             budgets=_merged(base.budgets, [(indices[p], size) for p, size in self.budgets]),
@@ -118,11 +122,14 @@ class Given:
         seed = self.noise_seed or 0
         costs = [_pair(text, "--cost", _count) for text in self.cost or ()]
         sizes = [_pair(text, "--size", _size) for text in self.size or ()]
+        for option, storages in (("--pin", self.pin), ("--keep", self.keep)):
+            for storage in storages or ():
+                _count(str(storage), option)
         _refuse_twice([op for op, _ in costs], "--cost")
         _refuse_twice([storage for storage, _ in sizes], "--size")
         rest = Interventions(
             repairs=repairs,
-            tie_break=self.tie_break or Interventions().tie_break,
+            tie_break=Interventions().tie_break if self.tie_break is None else self.tie_break,
             pins=tuple(sorted(set(self.pin or ()))),
             keeps=tuple(sorted(set(self.keep or ()))),
             op_costs=tuple(sorted(costs)),
@@ -135,12 +142,13 @@ class Given:
                 *(_victim(text, "--force") for text in self.force or ()),
                 *(_victim(text, "--forbid") for text in self.forbid or ()),
             ),
-            tuple(_at(text, "--policy-from", "NAME") for text in self.policy_from or ()),
+            tuple(_at(text, "--policy-from", "POLICY") for text in self.policy_from or ()),
             tuple(
                 (place, parse_size(size))
                 for text in self.budget_from or ()
-                for place, size in (_at(text, "--budget-from", "SIZE"),)
+                for place, size in (_at(text, "--budget-from", "SIZE", checked=True),)
             ),
+            self.tie_break,
             rest,
         )
 
@@ -161,6 +169,11 @@ def indices_of(places: Iterable[Place], events: Iterable[Event]) -> dict[Place, 
     waiting = sorted({p for p in places if not p.indexed}, key=lambda place: place.number)
     index = 0
     for event in events if waiting else ():
+        if isinstance(event, OutOfMemory):
+            # The fit check of a decision that was never made: a budget takes effect there.
+            for place in [p for p in waiting if p.number <= event.seq and p.checked]:
+                found[place] = index
+                waiting.remove(place)
         if not isinstance(event, (Compute, Rematerialise, Evict)):
             continue
         pressed = isinstance(event, Evict) and event.cause == "pressure"
@@ -185,16 +198,16 @@ def _victim(text: str, option: str) -> tuple[Place, int | None, bool]:
     return _place(where, f"{option} {text[:60]}", pressed=True), chosen, forced
 
 
-def _at(text: str, option: str, what: str) -> tuple[Place, str]:
+def _at(text: str, option: str, what: str, checked: bool = False) -> tuple[Place, str]:
     where, _, value = text.partition("=")
     if not value:
         raise UsageError(f"{option} must be SEQ={what}, not {text[:60]!r}")
-    return _place(where, f"{option} {text[:60]}", pressed=False), value
+    return _place(where, f"{option} {text[:60]}", checked=checked), value
 
 
-def _place(text: str, option: str, pressed: bool) -> Place:
+def _place(text: str, option: str, pressed: bool = False, checked: bool = False) -> Place:
     indexed = text.startswith("@")
-    return Place(option, _count(text.removeprefix("@"), option), indexed, pressed)
+    return Place(option, _count(text.removeprefix("@"), option), indexed, pressed, checked)
 
 
 def _pair(text: str, option: str, figure: Callable[[str, str], int]) -> tuple[int, int]:
@@ -206,12 +219,14 @@ def _pair(text: str, option: str, figure: Callable[[str, str], int]) -> tuple[in
 
 
 def _size(text: str, option: str) -> int:
-    return _count(text, option) if text.isdigit() else parse_size(text)
+    return _count(text, option) if text.isdigit() else parse_size(text, f"{option}: a size")
 
 
 def _count(text: str, option: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise UsageError(f"{option}: {text[:60]!r} is no number")
+    if int(text) >= MAX_BYTES:
+        raise UsageError(f"{option}: {text} is not below 2**62")
     return int(text)
 
 

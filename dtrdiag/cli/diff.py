@@ -39,6 +39,9 @@ def diff(
         list[str] | None,
         typer.Option("-b", "--budget", metavar="SIZE", help="Budget, of a and of b."),
     ] = None,
+    top: Annotated[
+        int, typer.Option("--top", metavar="N", help="Storages and operators to show.")
+    ] = 10,
     json: Json = False,
 ) -> None:
     """Compare two runs: where they part, and what came of it.
@@ -48,6 +51,8 @@ def diff(
     Between two budgets the first divergence is one fit check that passes in one run and not in the
     other. An option given once is for both runs, given twice it is for a and for b.
     """
+    if top < 0:
+        raise UsageError(f"--top must be at least 0, not {top}")
     options = _options(run_a, run_b, policies, ratios, budgets, rules)
     with ExitStack() as stack:
         a, b = (
@@ -62,13 +67,19 @@ def diff(
         if json:
             print_json(_document(found, a, b))
             return
+    _print(found, top)
+
+
+def _print(found: RunDiff, top: int) -> None:
     print_sentences(diff_words(found))
     if found.trajectory is not None and found.trajectory.last is not None:
         print_table(trajectory_table(found.trajectory))
     print_table(sets_table(found.sets))
+    if not top:
+        return
     if found.re_evicted is not None and found.re_evicted.one_sided:
-        print_table(re_evicted_table(found.re_evicted))
-    print_table(operators_table(found))
+        print_table(re_evicted_table(found.re_evicted, top))
+    print_table(operators_table(found, top))
 
 
 def _options(

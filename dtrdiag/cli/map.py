@@ -78,7 +78,7 @@ def budget_map(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Find every interval of budgets on which all decisions are the same.
+    """Find the intervals of budgets in which a run decides alike.
 
     Between two budgets of the range nothing is left out: where runs finish, where they run out of
     memory, and how the overhead jumps is known to the byte. With -o the map is kept, and the same

@@ -115,6 +115,11 @@ def _some(values: Sequence[str] | None) -> list[str] | None:
     return list(values) if values else None
 
 
+def _or(given: str | None, default: str) -> str:
+    """The default only where nothing was given: an empty text is no choice."""
+    return default if given is None else given
+
+
 @attrs.frozen
 class Rules:
     """The options of a run besides policy and budget, as they were given; None: not given."""
@@ -142,7 +147,7 @@ class Rules:
             UsageError: an option has no such value, the policy is unknown, or the policy file
                 cannot be used.
         """
-        engine = self.engine or "auto"
+        engine = _or(self.engine, "auto")
         if engine not in ENGINES:
             raise UsageError(f"unknown engine {engine!r}; engines: {', '.join(ENGINES)}")
         if engine == "native" and not native_available():
@@ -150,10 +155,10 @@ class Rules:
         limit = self.overhead_limit
         return RunConfig(
             self.policy(policy),
-            dealloc=self.dealloc or "eager",
+            dealloc=_or(self.dealloc, "eager"),
             overhead_limit=DEFAULT_OVERHEAD_LIMIT if limit is None else parse_limit(limit),
             seed=self.seed or 0,
-            semantics=self.semantics or "simrd",
+            semantics=_or(self.semantics, "simrd"),
             interventions=Interventions(repairs=self.repairs()),
             engine=engine,
         )

@@ -98,7 +98,7 @@ def _print_cells(console: Console, table: Table) -> None:
         console.print(table.title)
     for row in zip(*(column.cells for column in table.columns), strict=True):
         texts = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
-        headers = [str(column.header) for column in table.columns]
+        headers = [str(column.header).replace("-\n", "") for column in table.columns]
         if not any(headers[:1]):
             # A fact a row: its first cell is the name of the others.
             headers = [texts[0].plain] * len(texts)
@@ -129,8 +129,13 @@ def _console() -> Console:
     return Console(width=width, markup=False, highlight=False, emoji=False)
 
 
-def check_outputs(paths: Iterable[Pathlike | None], force: bool) -> None:
+def check_outputs(paths: Iterable[Pathlike | None], force: bool, option: str = "--force") -> None:
     """Refuse to write any of some files, before anything is computed for them.
+
+    Args:
+        paths: of the files; None: none.
+        force: files that exist may be replaced.
+        option: what asks for that, for messages.
 
     Raises:
         OutputError: a file exists already (unless `force`), is a directory, is named twice, or its
@@ -140,8 +145,9 @@ def check_outputs(paths: Iterable[Pathlike | None], force: bool) -> None:
     for path in (Path(path) for path in paths if path is not None):
         if path.is_dir():
             raise OutputError("is a directory, not a file", path=path)
-        if path.exists() and not force:
-            raise OutputError("exists already; --force replaces it", path=path)
+        # A link that leads nowhere is there, too.
+        if os.path.lexists(path) and not force:
+            raise OutputError(f"exists already; {option} replaces it", path=path)
         if not path.parent.is_dir():
             raise OutputError("the folder does not exist", path=path)
         if not os.access(path.parent, os.W_OK):

@@ -29,10 +29,12 @@ class OwnFolder:
         force: replace any file of the same name.
 
     Raises:
-        OutputError: the path is a file, or a file in the folder stands in the way.
+        OutputError: the path is empty or a file, or a file in the folder stands in the way.
     """
 
     def __init__(self, path: str, schema: str, names: Iterable[str], force: bool) -> None:
+        if not path:
+            raise OutputError("a folder must have a name")
         self.path = Path(path)
         self.schema = schema
         self.force = force

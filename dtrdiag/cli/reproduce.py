@@ -76,12 +76,12 @@ def reproduce(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Run the evidence of every claim again, and compare each status with the one written down.
+    """Run the evidence of every claim again, and check its status.
 
-    A status is computed: demonstrated, observed, hypothesised, refuted or censored. Exit status 1
-    if one differs from the status that is written down in the ledger, or none is. Claims about a
-    public trace that is not on this machine are not run: with --quick that is noted, without it is
-    an error.
+    The status is compared with the one written down. A status is computed: demonstrated, observed,
+    hypothesised, refuted or censored. Exit status 1 if one differs from the status
+    that is written down in the ledger, or none is. Claims about a public trace that is not on this
+    machine are not run: with --quick that is noted, without it is an error.
     """
     if jobs is not None and not 1 <= jobs <= MAX_JOBS:
         raise UsageError(f"-j must be 1 to {MAX_JOBS} processes, not {jobs}")

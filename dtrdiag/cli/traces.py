@@ -35,7 +35,7 @@ def traces(context: typer.Context) -> None:
 
 @app.command("list")
 def list_traces(json: Json = False) -> None:
-    """List the traces that have a name: those that come with dtrdiag, and the public ones."""
+    """List the traces with a name: bundled and public ones."""
     known = known_traces()
     if json:
         print_json({"schema": TRACES_SCHEMA, "traces": [attrs.asdict(entry) for entry in known]})
@@ -49,7 +49,7 @@ def list_traces(json: Json = False) -> None:
 
 @app.command()
 def info(trace: TraceArgument, json: Json = False) -> None:
-    """Tell facts of a trace: sizes, cost, and the peak that ratios refer to."""
+    """Tell facts of a trace: sizes, cost, peak of memory."""
     loaded = load_trace(trace)
     document = trace_document(loaded)
     if json:
@@ -68,7 +68,7 @@ def fetch(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Get the public traces, whose content is pinned by SHA-256, into the cache.
+    """Get the public traces into the cache, checked by SHA-256.
 
     Nothing is downloaded if the cache or DTRDIAG_TRACES has them already (unless --force or
     --from).

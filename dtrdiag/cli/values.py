@@ -28,10 +28,14 @@ _WHOLE = re.compile(r"[0-9]{1,40}")
 Value = TypeVar("Value", int, float)
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, what: str = "a budget") -> int:
     """A number of bytes, at least 1: `1500000`, `1.5GiB`, `500MB`; a fraction of a byte is cut.
 
     Units are those of `UNITS` in any case, so `kB` is 1,000 bytes and `KiB` 1,024.
+
+    Args:
+        text: as given.
+        what: it is the size of, for messages.
 
     Raises:
         UsageError: no such size, less than 1 byte, or 2**62 bytes and more.
@@ -40,13 +44,13 @@ def parse_size(text: str) -> int:
     scale = None if match is None else _BY_LOWER.get(match[2].lower())
     if match is None or scale is None or len(match[1]) > _DIGITS:
         raise UsageError(
-            f"a budget must be a size such as 1500000, 500MB or 1.5GiB, not {text[:60]!r}"
+            f"{what} must be a size such as 1500000, 500MB or 1.5GiB, not {text[:60]!r}"
         )
     size = int(Decimal(match[1]) * scale)
     if size < 1:
-        raise UsageError(f"a budget must be at least 1 byte, not {text[:60]!r}")
+        raise UsageError(f"{what} must be at least 1 byte, not {text[:60]!r}")
     if size >= MAX_BYTES:
-        raise UsageError(f"a budget must be less than 4 EiB, not {text[:60]!r}")
+        raise UsageError(f"{what} must be less than 4 EiB, not {text[:60]!r}")
     return size
 
 

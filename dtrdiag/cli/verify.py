@@ -43,7 +43,7 @@ def verify(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check a log or a map against its trace, apart from the code that made it.
+    """Check a log or a map against its trace, independently.
 
     Exit status 1 if the log is not what a run of the trace under its rules has to give, or is cut;
     or if the map has gaps, or runs at the ends of an interval give something else.

@@ -112,9 +112,10 @@ def whatif(
 def _check_output(output: str | None, replace: bool) -> None:
     if output is None:
         return
-    if Path(output).is_file() and not replace:
-        raise OutputError("exists already; --replace replaces it", path=output)
-    check_outputs([output], force=True)
+    # The log is read again for the answer, which a pipe or a device does not allow.
+    if Path(output).exists() and not (Path(output).is_file() or Path(output).is_dir()):
+        raise OutputError("is no plain file", path=output)
+    check_outputs([output], replace, option="--replace")
     check_log_name(output)
 
 
@@ -146,7 +147,8 @@ def _trace_of(header: RunHeader, given: str | None, path: str) -> Trace:
         raise UsageError(f"the log is of {name[:60]!r}, no known trace: add --trace", path=path)
     loaded = load_trace(name)
     if header.trace_sha256 != loaded.sha256:
-        raise UsageError(f"the log is of another trace than {name[:60]}: add --trace", path=path)
+        hint = ": add --trace" if given is None else ""
+        raise UsageError(f"the log is of another trace than {name[:60]}{hint}", path=path)
     return loaded
 
 
@@ -180,12 +182,15 @@ def _check_same(base: OpenRun, digest: str | None, path: str) -> None:
 def _intervened(
     config: RunConfig, changes: Changes, semantics: str | None, base: OpenRun
 ) -> RunConfig:
+    semantics = config.semantics if semantics is None else semantics
+    if semantics == "repaired" and changes.rest.repairs:
+        raise UsageError("--repair has no effect where repaired semantics repair everything")
     indices = indices_of(changes.places(), base.log)
-    return attrs.evolve(
-        config,
-        semantics=semantics or config.semantics,
-        interventions=changes.applied(config.interventions, indices),
-    )
+    interventions = changes.applied(config.interventions, indices)
+    changed = attrs.evolve(config, semantics=semantics, interventions=interventions)
+    if changed == config:
+        raise UsageError("nothing is to be changed: this is how the run is")
+    return changed
 
 
 @contextmanager
@@ -219,6 +224,7 @@ def _answer(base: OpenRun, other: OpenRun, output: str | None, json: bool) -> No
         print_json(document)
         return
     print_sentences(whatif_words(document, found))
-    print_table(whatif_table(was, now))
+    if document["moved"]:
+        print_table(whatif_table(was, now))
     if output is not None:
         print_sentences(["", f"The log of the intervened run is in {output}."])

@@ -228,8 +228,9 @@ class MapFile:
         other = read_map(self.path)
         for name, value in self._map.definition.items():
             if other.definition.get(name) != value:
+                of = "other" if name in ("interventions", "semantics") else "another"
                 raise OutputError(
-                    f"holds a map of another {name} ({other.definition.get(name)}, not {value}); "
+                    f"holds a map of {of} {name} ({other.definition.get(name)}, not {value}); "
                     "--force replaces it",
                     path=self.path,
                 )

@@ -55,12 +55,14 @@ class ResultsFolder:
 
     Raises:
         UsageError: pyarrow is not installed.
-        OutputError: it is no folder.
+        OutputError: it is no folder, or its name is empty.
         InputError: it holds something else than results, or those of another version.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         check_pyarrow()
+        if not os.fspath(path):
+            raise OutputError("a folder must have a name")
         self.path = Path(path)
         self.request: dict[str, Any] | None = None
         self._used: dict[str, Definition] = {}

@@ -17,9 +17,11 @@ from dtrdiag.analyses.loops import Loop
 from dtrdiag.analyses.remat_cost import Share
 from dtrdiag.rendering.units import (
     LONG_NAME,
+    NOT_KNOWN,
     both_bytes,
     changes_words,
     count,
+    cut_words,
     duration,
     plain_name,
     short_bytes,
@@ -75,8 +77,8 @@ def _re_evictions(chains: Chains) -> str:
     )
     return (
         f"{count(pressed, 'eviction')} under pressure hit {count(distinct, 'storage')}: "
-        f"{again:,} of them ({_percent(again, pressed)}) evicted again what had been evicted under "
-        f"pressure before and had come back.{rest}"
+        f"{again:,} of these evictions ({_percent(again, pressed)}) evicted again what had been "
+        f"evicted under pressure before and had come back.{rest}"
     )
 
 
@@ -127,8 +129,9 @@ def _components(chains: Chains) -> list[str]:
             return []
         return ["No storages push each other out in a circle."]
     largest = chains.components[0]
+    dearest = "" if len(chains.components) == 1 else ". The dearest"
     sentences = [
-        f"{count(len(chains.components), 'thrash loop')}. The dearest: "
+        f"{count(len(chains.components), 'thrash loop')}{dearest}: "
         f"{count(largest.storages, 'storage')} ({both_bytes(largest.bytes)} together) push each "
         f"other out when they are rematerialised: {count(largest.times, 'eviction')} from step "
         f"{largest.first_step:,} to {largest.stop_step - 1:,}, and bringing the victims back cost "
@@ -216,11 +219,12 @@ def _add_share(table: Table, what: str, share: Share, total: Share, end: bool = 
 
 def operators_table(chains: Chains, top: int) -> Table:
     """The operators whose rematerialisation cost most."""
-    table = Table(title="rematerialisation by operator")
+    operators = chains.cost.operators
+    table = Table(title=cut_words("rematerialisation by operator", top, len(operators)))
     table.add_column("operator", overflow="fold")
     for name in ("times", "cost", "share"):
         table.add_column(name, justify="right")
-    for name, share in chains.cost.operators[:top]:
+    for name, share in operators[:top]:
         row = Text(plain_name(name, LONG_NAME))
         part = _percent(share.cost_ns, chains.cost.total.cost_ns)
         table.add_row(row, f"{share.remats:,}", duration(share.cost_ns), part)
@@ -228,16 +232,19 @@ def operators_table(chains: Chains, top: int) -> Table:
 
 
 def steps_table(chains: Chains) -> Table:
-    """The steps of the schedule that cost most while they were served."""
+    """The steps of the schedule that cost most while they were served.
+
+    Working set, bytes held, and how many ops were pending at most are those of steps that thrash.
+    """
     thrashing = {step.number: step for step in chains.onset.steps}
-    table = Table(title="dearest steps of the schedule")
+    table = Table(title="dearest steps of the schedule (- : the step does not thrash)")
     table.add_column("step", justify="right")
     table.add_column("calls", overflow="fold")
-    for name in ("times", "cost", "working set", "held", "depth"):
+    for name in ("times", "cost", "working set", "held", "pending ops"):
         table.add_column(name, justify="right")
     for number, name, share in chains.dearest_steps:
         step = thrashing.get(number)
-        sizes = ("", "", "") if step is None else (
+        sizes = (NOT_KNOWN,) * 3 if step is None else (
             short_bytes(step.touched_bytes), short_bytes(step.held_bytes), f"{step.depth:,}"
         )  # fmt: skip
         table.add_row(

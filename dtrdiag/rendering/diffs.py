@@ -12,9 +12,6 @@ from dtrdiag.analyses.reevicted import OneSided, ReEvictions
 from dtrdiag.analyses.trajectory import YES, Trajectory
 from dtrdiag.rendering.units import LONG_NAME, count, duration, plain_name, short_bytes
 
-RE_EVICTED_ROWS = 5
-"""How many storages the table of re-evictions lists for each run."""
-
 
 def trajectory_words(diff: RunDiff) -> list[str]:
     """How far apart two runs get after they have parted, and when the cost accrues."""
@@ -219,15 +216,27 @@ def _rows(found: Trajectory) -> list[tuple[str, Place | None]]:
     return sorted(rows, key=lambda row: -1 if row[1] is None else row[1].step)
 
 
-def re_evicted_table(found: ReEvictions, top: int = RE_EVICTED_ROWS) -> Table:
-    """Storages that are re-evicted in one run only, the dearest first."""
-    table = Table(title="re-evicted under pressure in one run only")
+def re_evicted_table(found: ReEvictions, top: int = 10) -> Table:
+    """Storages that are re-evicted in one run only, the dearest first.
+
+    Args:
+        found: of two runs.
+        top: how many storages of each run to show at most; the title says of how many.
+    """
+    title = "re-evicted under pressure in one run only"
+    sides = (("a", found.only_a), ("b", found.only_b))
+    cut = [
+        f"{top:,} of {len(side.storages):,} in {name}"
+        for name, side in sides
+        if len(side.storages) > top
+    ]
+    table = Table(title=f"{title}: the dearest {' and '.join(cut)}" if cut else title)
     table.add_column("in")
     table.add_column("storage", justify="right")
     table.add_column("made by", overflow="fold")
     for name in ("size", "times", "cost", "evicted in the other"):
         table.add_column(name, justify="right")
-    for name, side in (("a", found.only_a), ("b", found.only_b)):
+    for name, side in sides:
         for each in side.storages[:top]:
             table.add_row(
                 name,

@@ -22,11 +22,11 @@ def fit(table: Table, width: int) -> bool:
     """Set the widths of a table's columns; False, with nothing changed, if it does not fit.
 
     Args:
-        table: with padding of one character a side and a box, as rich makes them by default.
+        table: with padding of one character a side (outermost ones only if `pad_edge`) and a box.
         width: characters that there are.
     """
     columns = table.columns
-    space = width - 3 * len(columns) - 1
+    space = width - 3 * len(columns) - (1 if table.pad_edge else -1)
     needs = [_needs(column, table.show_header) for column in columns]
     if sum(least for least, _ in needs) > space:
         return False

@@ -110,7 +110,12 @@ def _feasible_words(budget_map: BudgetMap, summary: MapSummary) -> list[str]:
         return ["No budget is feasible, as far as this goes."]
     known = "" if budget_map.complete else " known"
     text = f"The smallest{known} feasible budget is {_place(budget_map, smallest)}"
-    if smallest <= budget_map.from_bytes:
+    if smallest < budget_map.from_bytes:
+        text += (
+            ", where the interval that holds the lower end of the range begins; smaller ones may "
+            "be feasible too"
+        )
+    elif smallest == budget_map.from_bytes:
         text += ", where the range begins, so that smaller ones may be feasible too"
     if always is None:
         return [f"{text}. The highest{known} budget of the range is not feasible."]
@@ -227,10 +232,11 @@ def segment_table(
         widest = sorted(segments, key=lambda s: -(s.width_bytes or 1 << 63))[:SEGMENT_ROWS]
         shown = sorted(widest, key=lambda s: s.lo_bytes)
         title = f"the {SEGMENT_ROWS} widest of {len(segments):,} {title}"
-    table = Table(title=title)
+    table = Table(title=title, pad_edge=not narrow)
     table.add_column("outcome")
     ratio = () if narrow else ("of peak",)
-    for name in ("from (B)", "to below", "width", *ratio, "runs", "overhead"):
+    intervals = "inter-\nvals" if narrow else "intervals"
+    for name in ("from (B)", "to below", "width", *ratio, intervals, "overhead"):
         # A size is not parted from its unit.
         table.add_column(name, justify="right", no_wrap=True)
     for segment in shown:

@@ -19,6 +19,7 @@ from dtrdiag.rendering.palette import OUTCOME_STYLES, look
 from dtrdiag.rendering.units import (
     LONG_NAME,
     both_bytes,
+    cut_words,
     duration,
     interval_words,
     overhead_words,
@@ -189,8 +190,14 @@ def sets_table(sets: EvictionSets) -> Table:
 
 
 def operators_table(diff: RunDiff, top: int = 10) -> Table:
-    """Cost of rematerialisation by operator name in two runs, the largest difference first."""
-    table = Table(title="rematerialisation by operator")
+    """Cost of rematerialisation by operator name in two runs, the largest difference first.
+
+    Args:
+        diff: of two runs.
+        top: how many operators to show at most; the title says of how many.
+    """
+    order = "the most different"
+    table = Table(title=cut_words("rematerialisation by operator", top, len(diff.operators), order))
     table.add_column("operator", overflow="fold")
     for name in ("times in a", "times in b", "cost in a", "cost in b", "b - a"):
         table.add_column(name, justify="right")

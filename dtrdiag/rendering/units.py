@@ -95,6 +95,15 @@ def changes_words(semantics: str | None, interventions: str | None) -> str:
     return f" (with {'; '.join(parts)})" if parts else ""
 
 
+def cut_words(what: str, shown: int, number: int, order: str = "the dearest") -> str:
+    """The title of a table that may show only the first rows of all.
+
+    >>> cut_words("steps", 5, 19), cut_words("steps", 5, 3)
+    ('steps: the dearest 5 of 19', 'steps')
+    """
+    return what if number <= shown else f"{what}: {order} {shown:,} of {number:,}"
+
+
 def overhead_words(overhead: float | None) -> str:
     """An overhead as a factor of the baseline, `-` where it is not known.
 

@@ -77,7 +77,8 @@ def whatif_words(document: Document, found: RunDiff) -> list[str]:
             "The intervention changed nothing: all "
             f"{count(document['common_prefix'], 'decision')} are equal."
         )
-        return [*sentences, *_rest_words(moved_facts(base, run))]
+        moved = moved_facts(base, run)
+        return [*sentences, *_rest_words(moved)] if any(moved.values()) else sentences
     moved = moved_facts(base, run)
     sentences.append(_ended_words(base, run))
     sentences += _rest_words(moved)
@@ -115,5 +116,6 @@ def whatif_table(base: Document, run: Document) -> Table:
     for name, is_other in moved_facts(base, run).items():
         cells = [_FACTS[name](base), _FACTS[name](run)]
         shown = map(outcome_text, cells) if name == "outcome" else cells
-        table.add_row(name, *shown, "yes" if is_other else "")
+        label = "digest of decisions, its start" if name == "decisions" else name
+        table.add_row(label, *shown, "yes" if is_other else "")
     return table

@@ -227,7 +227,7 @@ class Logged:
     """
 
     def __init__(self, trace: Trace, config: RunConfig, policy: Policy) -> None:
-        limit_ns = _limit(trace, config)
+        limit, limit_ns = config.overhead_limit, _limit(trace, config)
         arguments = (*_policy(policy, config), config.candidates, _interventions(config))
         self.held = _native.Logged(
             prepare(trace), config.budget_bytes, config.dealloc, limit_ns, *arguments
@@ -235,9 +235,10 @@ class Logged:
         self.events = 0
         self._trace = trace
         self._config = config
-        limit = config.overhead_limit
         self._names = names_column(trace.op_name)
-        self._limit = column_of_number(0 if limit is None else trace.baseline_cost_ns * (limit - 1))
+        # Nothing stops at a limit beyond 64 bits, so no event has to say it.
+        told = 0 if limit is None or limit_ns is None else trace.baseline_cost_ns * (limit - 1)
+        self._limit = column_of_number(told)
 
     def next(self, most_events: int) -> EventColumns:
         """Go on until there are about so many events, and take them.
@@ -315,8 +316,9 @@ def _limit(trace: Trace, config: RunConfig) -> int | None:
     """The most remat cost that is not too much."""
     if config.overhead_limit is None:
         return None
-    limit = math.floor(trace.baseline_cost_ns * (config.overhead_limit - 1))
-    return limit if limit < _MOST_NS else None
+    limit = trace.baseline_cost_ns * (config.overhead_limit - 1)
+    # Compared before it is rounded: the product of doubles may be infinite.
+    return math.floor(limit) if limit < _MOST_NS else None
 
 
 def _call(trace: Trace, config: RunConfig, function: Any, *arguments: Any) -> Any:

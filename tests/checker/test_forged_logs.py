@@ -29,6 +29,21 @@ def log(record_run, small_trace):
     return events
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("seed", -5, "header"),
+        ("seed", 1 << 63, "header"),
+        ("candidates", -1, "candidates"),
+        ("candidates", 9_999_999_999, "candidates"),
+        ("candidates", 4, "candidates"),
+    ],
+)
+def test_a_header_that_no_run_has(log, small_trace, field, value, rule):
+    forged = [attrs.evolve(log[0], **{field: value}), *log[1:]]
+    assert rule in {problem.rule for problem in check(forged, small_trace).problems}
+
+
 @pytest.fixture(scope="module")
 def oom_log(record_run, small_trace):
     events = record_run(small_trace, **RUN | {"budget_bytes": 48})
@@ -304,9 +319,7 @@ def test_a_log_that_cannot_be_read_further(log, small_trace):
 
 
 def test_independent_problems_are_all_reported(log, small_trace):
-    forged = [
-        attrs.evolve(event, clock_ns=0) if event.kind == "evict" else event for event in log
-    ]
+    forged = [attrs.evolve(event, clock_ns=0) if event.kind == "evict" else event for event in log]
     found = rules(forged, small_trace)
     evictions = log[-1].evictions_pressure + log[-1].evictions_release
     assert found == ["clock"] * evictions

@@ -50,12 +50,34 @@ def test_it_says_what_hangs_on_which_term(answers, monkeypatch):
     out = answers("ablate", "chain-64", *RANGE).out
     said = " ".join(out.split())
     assert said.startswith("chain-64, budgets from 1,022,361 B to 2,044,723 B, under 16 policies:")
-    assert "Stopped budgets: estar+size+stale (dtr) has" in said
+    assert "Stopped: estar+size+stale (dtr) has 51.28 % of the budgets." in said
+    assert "Cliff: estar+size+stale (dtr) has at least a factor of 2.853." in said
+    assert "most of all estar+size with at least a factor of 2.002. " in said
+    assert ">2.85" in said
+    assert ">: at least." in said
+    assert "?: undecided, since" in said
     assert "- Without size 8 " in said
     assert "Necessary here:" in said
     assert "Alone, under none+size:" in said
     assert "necessary here / sufficient here" in said
     assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_one_word_and_one_unit_for_each_effect(answers):
+    said = answers("ablate", "chain-64", *RANGE).out
+    sentences, _, tables = said.partition("measures, policy by policy")
+    assert "oom %" in tables
+    for word in ("inverted", "rise", "cliff", "stopped", "entropy"):
+        assert f"\n{word.capitalize()}: " in sentences
+        assert word in tables.partition("\n┡")[0]
+    assert not {"thrash", "upward", "inversions"} & set(tables.split())
+
+
+def test_policies_without_terms_to_compare_are_said_to_be_so(answers):
+    said = answers("ablate", "chain-64", "-p", "dtr", "-p", "lru", *RANGE).out
+    assert "Nothing is said of the terms of a score: that takes policies with and without" in said
+    assert "necessary here" not in said
+    assert "Nothing is said" not in answers(*TWO).out
 
 
 def test_words_stand_for_groups_of_policies(answers):
@@ -133,7 +155,9 @@ def test_noise_changes_costs_and_is_kept_apart(answers, here):
     costs = [{run.header.baseline_cost_ns for run in each.outcomes} for each in (plain, noisy)]
     assert costs[0].isdisjoint(costs[1])
     assert answers(*command, "--json").json == document
-    assert "effects under noise" in answers(*command).out
+    shown = answers(*command).out
+    assert "effects (at least) under noise" in shown
+    assert "stopped %" in shown.partition("under noise")[2]
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -155,6 +179,11 @@ def test_noise_changes_costs_and_is_kept_apart(answers, here):
 )
 def test_what_cannot_be_used_is_refused(refuses, arguments, what):
     assert what in refuses(*arguments)
+
+
+def test_maps_are_not_mixed_with_the_results_of_a_sweep(answers, refuses):
+    answers("sweep", "chain-64", "--ratios", "0.5", "-o", "kept")
+    assert "is the folder of a sweep" in refuses(*TWO, "-o", "kept")
 
 
 def test_a_folder_that_is_a_file_is_refused(refuses, here):

@@ -29,6 +29,15 @@ def test_help_lists_the_verbs_in_order(answers, arguments):
     assert [line.split()[0] for line in listed if line.strip()] == list(VERBS)
 
 
+def test_the_list_of_verbs_is_not_cut_in_80_columns(answers, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    for arguments in ([], ["traces"]):
+        listed = answers(*arguments, "--help").out.partition("Commands:")[2]
+        assert listed.strip()
+        assert "..." not in listed
+
+
 @pytest.mark.parametrize("verb", [*([verb] for verb in VERBS), ["traces", "info"]])
 def test_every_verb_has_help_with_json(answers, verb):
     out = answers(*verb, "--help").out

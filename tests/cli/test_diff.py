@@ -30,6 +30,18 @@ def test_json_has_the_keys_that_scripts_rely_on(answers, works, fails):
     assert (found["a"]["outcome"], found["b"]["outcome"]) == ("ok", "oom")
 
 
+def test_top_is_how_many_rows_are_shown_and_titles_say_of_how_many(answers, refuses, works, fails):
+    number = len(answers("diff", works, fails, "--json").json["remat_by_operator"])
+    assert number > 1
+    out = answers("diff", works, fails, "--top", 1).out
+    assert f"rematerialisation by operator: the most different 1 of {number}" in out
+    assert "the most different" not in answers("diff", works, fails, "--top", number).out
+    none = answers("diff", works, fails, "--top", 0).out
+    assert "by operator" not in none
+    assert "storages evicted" in none
+    assert "--top must be at least 0" in refuses("diff", works, fails, "--top", -1)
+
+
 def test_between_two_budgets_the_first_divergence_is_a_fit_check_of_both_logs(
     answers, works, fails
 ):

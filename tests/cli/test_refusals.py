@@ -196,6 +196,26 @@ def test_rules(refuses, verb, options, why):
     assert why in refuses(*verb, "chain-64", *options)
 
 
+@pytest.mark.parametrize("option", ["--semantics", "--dealloc", "--engine"])
+@pytest.mark.parametrize("verb", [["run"], ["oom"], ["sweep", "--ratios", "0.5"]])
+def test_an_empty_text_is_no_choice(refuses, verb, option):
+    assert f"unknown {option[2:]} ''" in refuses(*verb, "chain-64", option, "")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["ablate", "chain-64", "-p", "dtr", "--from", "0.08", "--to", "0.1"],
+        ["sweep", "chain-64", "--ratios", "0.5"],
+        ["sweep", "--resume"],
+        ["reproduce", "--quick"],
+        ["quickstart"],
+    ],
+)
+def test_an_empty_text_is_no_folder(refuses, verb):
+    assert refuses(*verb, "-o", "") == "a folder must have a name"
+
+
 @pytest.mark.parametrize("verb", [["run"], ["oom"], ["graph"], ["sweep", "--ratios", "0.5"]])
 def test_the_native_engine_where_it_is_not_built(refuses, monkeypatch, verb):
     monkeypatch.setattr(native, "_native", None)

@@ -1,10 +1,11 @@
 """`whatif` runs again with one thing changed, and says what moved."""
 
 import json
+import os
 
 import pytest
 
-from dtrdiag.events.records import Evict
+from dtrdiag.events.records import End, Evict
 from dtrdiag.log import open_log, verify
 from dtrdiag.trace import write_dtr_log
 from dtrdiag.trace.catalog import resolve
@@ -29,6 +30,10 @@ def pressed(fails):
         for index, event in enumerate(made)
         if isinstance(event, Evict) and event.cause == "pressure"
     ]
+
+
+def end_of(log):
+    return next(event for event in open_log(log) if isinstance(event, End))
 
 
 def test_json_has_the_keys_that_scripts_rely_on(answers, fails, pressed):
@@ -86,13 +91,15 @@ def test_people_are_told_what_moved(answers, fails, pressed):
     assert "Moved: " in out
     assert "Not moved: " in out
     assert "as it was, and intervened" in out
+    assert "digest of decisions" in out
 
 
 def test_people_are_told_that_nothing_moved(answers, fails, pressed):
     _, seq, storage = pressed[0]
     out = answers("whatif", fails, "--force", f"{seq}={storage}").out
     assert "The intervention changed nothing: all 1,283 decisions are equal." in out
-    assert "Moved: " not in out
+    assert "oved: " not in out
+    assert len(out.splitlines()) == 2
 
 
 def test_the_log_of_the_intervened_run_is_kept_and_can_be_asked_again(answers, fails, here):
@@ -124,7 +131,8 @@ def test_a_log_of_a_file_needs_the_trace(answers, refuses, here):
     assert "no known trace: add --trace" in line
     ask = ["whatif", "run.jsonl", "--keep", "1", "--trace"]
     assert answers(*ask, "mine.log", "--json").json["changed"]
-    assert "the log is of another trace than tree-4" in refuses(*ask, "tree-4")
+    line = refuses(*ask, "tree-4")
+    assert line == "the log is of another trace than tree-4 (run.jsonl)"
 
 
 def test_a_policy_of_a_file(answers, here):
@@ -161,9 +169,17 @@ def test_a_log_of_another_runtime_is_refused(refuses, small, here):
         (["--forbid", "@-1"], "--forbid @-1: '-1' is no number"),
         (["--forbid", "99999999"], "there is no eviction under pressure at event 99999999"),
         (["--policy-from", "99999999=lru"], "there is no decision at event 99999999"),
-        (["--policy-from", "0"], "--policy-from must be SEQ=NAME, not '0'"),
+        (["--policy-from", "0"], "--policy-from must be SEQ=POLICY, not '0'"),
         (["--policy-from", "0=lur"], "unknown policy 'lur'"),
         (["--budget-from", "0=much"], "a budget must be a size"),
+        (["--budget-from", "99999999=1GiB"], "there is no decision at event 99999999"),
+        (["--size", "5=1EB"], "--size 5=1EB: a size must be a size such as"),
+        (["--pin", "-1"], "--pin: '-1' is no number"),
+        (["--keep", 1 << 62], f"--keep: {1 << 62} is not below 2**62"),
+        (["--tie-break", ""], "unknown tie-break ''"),
+        (["--semantics", ""], "unknown semantics ''"),
+        (["--tie-break", "last"], "nothing is to be changed: this is how the run is"),
+        (["--semantics", "simrd"], "nothing is to be changed: this is how the run is"),
         (["--forbid", "0", "--force", "1=2"], "--force, --forbid: two are about"),
         (["--tie-break", "heads"], "unknown tie-break 'heads'"),
         (["--cost", "5"], "--cost must be ID=FIGURE, not '5'"),
@@ -192,6 +208,77 @@ def test_files_are_not_replaced_unless_asked(answers, refuses, small, here):
     assert "--trace is for a saved log" in refuses(
         "whatif", "chain-64", "--keep", "1", "--trace", "chain-64"
     )
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+@pytest.mark.parametrize("replace", [[], ["--replace"]])
+def test_the_log_is_a_plain_file(refuses, small, here, replace):
+    os.mkfifo(here / "pipe")
+    for path in ("pipe", os.devnull):
+        line = refuses("whatif", small, "--keep", "1", "-o", path, *replace)
+        assert line == f"is no plain file ({path})"
+
+
+def test_a_link_that_leads_nowhere_is_replaced_if_asked(answers, refuses, small, here):
+    (here / "link.jsonl").symlink_to("target.jsonl")
+    ask = ["whatif", small, "--keep", "1", "-o", "link.jsonl"]
+    assert "exists already; --replace replaces it" in refuses(*ask)
+    assert "exists already; --force replaces it" in refuses("run", "chain-64", "-o", "link.jsonl")
+    answers(*ask, "--replace")
+    assert verify(open_log(here / "target.jsonl")).ok
+
+
+def test_a_tie_break_is_undone(answers, here, fails):
+    answers("whatif", fails, "--tie-break", "first", "-o", "tie.jsonl")
+    ask = ["whatif", "tie.jsonl", "--tie-break", "last"]
+    assert answers(*ask, "--keep", "612", "--json").json["interventions"] == "keep 612"
+    undone = answers(*ask, "--json").json
+    assert undone["base"]["interventions"] == "tie-break first"
+    assert undone["interventions"] is None
+    assert undone["run"]["decisions_sha256"] == end_of(fails).decisions_sha256
+
+
+def test_a_limit_beyond_all_figures_is_none(answers, refuses, here, fails):
+    first, rest = fails.read_text().split("\n", 1)
+    header = json.loads(first) | {"overhead_limit": 1e308}
+    (here / "limit.jsonl").write_text(f"{json.dumps(header)}\n{rest}")
+    found = [
+        answers("whatif", "limit.jsonl", "--keep", "3", "--engine", engine, "--json").json
+        for engine in ("auto", "python")
+    ]
+    assert found[0]["run"]["decisions_sha256"] == found[1]["run"]["decisions_sha256"]
+    assert found[0]["run"]["outcome"] == "oom"
+
+
+@pytest.mark.parametrize("name", ["half.jsonl", "half.jsonl.zst", "half.parquet"])
+def test_a_refused_intervention_leaves_no_log(answers, refuses, fails, pressed, name):
+    index = pressed[-1][0]
+    ask = ["whatif", fails, "-o", name, "--engine", "python"]
+    assert "is not in the pool" in refuses(*ask, "--force", f"@{index}=0")
+    assert "there is none of index" in refuses(*ask, "--forbid", f"@{index}0")
+    answers(*ask, "--forbid", f"@{pressed[3][0]}")
+
+
+def test_the_fit_check_of_a_run_out_of_memory_names_a_budget(answers, refuses, fails):
+    events = list(open_log(fails))
+    made = sum(event.kind in DECISIONS for event in events)
+    check, stop, end = events[-3:]
+    assert (check.kind, stop.kind, end.kind) == ("fit", "oom", "end")
+    for seq in (check.seq, stop.seq):
+        found = answers("whatif", fails, "--budget-from", f"{seq}=40MB", "--json").json
+        assert found["interventions"] == f"budget {made}=40000000"
+        assert found["common_prefix"] == made
+    assert "there is no decision" in refuses("whatif", fails, "--budget-from", f"{end.seq}=40MB")
+    assert "there is no decision" in refuses("whatif", fails, "--policy-from", f"{check.seq}=lru")
+
+
+def test_repairs_add_nothing_to_repaired_semantics(answers, refuses, here):
+    rules = ["tree-4", "-r", "0.5", "--semantics", "repaired"]
+    answers("run", *rules, "-o", "repaired.jsonl")
+    for run in (rules, ["repaired.jsonl"], ["repaired.jsonl", "--semantics", "repaired"]):
+        assert "--repair has no effect" in refuses("whatif", *run, "--repair", "zero-stops")
+    ask = ["whatif", "repaired.jsonl", "--semantics", "simrd", "--repair", "zero-stops", "--json"]
+    assert answers(*ask).json["interventions"] == "repair zero-stops"
 
 
 def test_runs_sweeps_and_maps_take_repairs(answers, here):

@@ -1,10 +1,12 @@
 import csv
 import io
 
+import attrs
 import networkx as nx
 import pytest
 
 from dtrdiag.analyses import find_chains
+from dtrdiag.analyses.displacement import Component
 from dtrdiag.cli.sources import record
 from dtrdiag.log import read_events
 from dtrdiag.rendering.chains import (
@@ -14,6 +16,7 @@ from dtrdiag.rendering.chains import (
     displacement_csv,
     displacement_dot,
     loops_table,
+    steps_table,
 )
 from dtrdiag.rendering.fitting import fit
 from dtrdiag.simulator import RunConfig
@@ -58,6 +61,25 @@ def found(tmp_path):
     path = tmp_path / "log.jsonl"
     record(resolve("recurrent-16"), RunConfig("dtr", 38_359_635), path)
     return find_chains(read_events(path))
+
+
+LOOP = Component(2, 1024, 2, 3, 50, 1, 9, (("mul", 3),))
+
+
+def test_one_thrash_loop_is_not_called_the_dearest(found):
+    one = attrs.evolve(found, components=(LOOP,))
+    (said,) = (line for line in chains_words(one) if "thrash loop" in line)
+    assert said.startswith("1 thrash loop: ")
+    assert "dearest" not in said
+    two = attrs.evolve(found, components=(LOOP, LOOP))
+    assert any(line.startswith("2 thrash loops. The dearest: ") for line in chains_words(two))
+
+
+def test_steps_that_do_not_thrash_have_no_figures_of_thrash(found):
+    calm = attrs.evolve(found, onset=attrs.evolve(found.onset, steps=()))
+    table = steps_table(calm)
+    assert "- : the step does not thrash" in table.title
+    assert {cell for column in table.columns[4:] for cell in column.cells} == {"-"}
 
 
 def test_sentences_and_tables(found):

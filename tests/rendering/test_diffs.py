@@ -155,8 +155,19 @@ def test_re_evictions_of_one_run_are_told_by_cost(diff):
     assert f"Only a re-evicts {len(found.only_a.storages):,} storage" in said
     assert f"most of all storage {top.storage} (of op {top.op}, {top.op_name})" in said
     rows = [line for line in shown(re_evicted_table(found)).splitlines() if "│ a " in line]
-    assert len(rows) == min(5, len(found.only_a.storages))
+    assert len(rows) == min(10, len(found.only_a.storages))
     assert rows[0].split("│")[2].strip() == str(top.storage)
+
+
+def test_a_table_that_is_cut_says_of_how_many(diff):
+    number = len(diff.re_evicted.only_a.storages)
+    assert number > 2
+    one = shown(re_evicted_table(diff.re_evicted, 1))
+    assert f": the dearest 1 of {number} in a" in " ".join(one.split())
+    assert one.count("│ a ") == 1
+    whole = shown(re_evicted_table(diff.re_evicted, number + 99))
+    assert "the dearest" not in whole
+    assert whole.count("│ a ") == number
 
 
 def test_runs_without_re_evictions_say_so(run):

@@ -104,6 +104,7 @@ def test_a_cliff_between_runs_that_finish_is_told_beside_a_bound():
         ([(1000, 1500, "ok", 0), (1500, 2000, "oom", 0)], "highest budget of the range is not"),
         ([(1000, 2000, "ok", 0)], "from there on every one in the range is"),
         ([(1000, 2000, "ok", 0)], "where the range begins, so that smaller ones may be feasible"),
+        ([(900, 2000, "ok", 0)], "900 B (0.09 of the peak), where the interval that holds the low"),
         ([(1000, 2000, "ok", 0)], "No two budgets within 10 B (0.1 % of the peak)"),
     ],
 )
@@ -192,5 +193,6 @@ def test_the_narrow_table_fits_80_columns_with_budgets_of_eleven_digits():
     text = Console(width=80)
     with text.capture() as captured:
         text.print(table)
-    assert "│ 10,062,211,344 │ 10,064,275,728 │    2.0 MiB │    2 │ 1.10-10.25 │" in captured.get()
+    assert "│ 10,062,211,344 │ 10,064,275,728 │    2.0 MiB │      2 │ 1.10-10.25│" in captured.get()
+    assert max(map(len, captured.get().splitlines())) <= 80
     assert "│ 1008.0 KiB │" in captured.get()
