@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import difflib
 import errno
+import importlib
 import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -27,26 +28,9 @@ import typer.core
 import typer.main
 
 from dtrdiag import __version__
-from dtrdiag.cli import traces
-from dtrdiag.cli.ablate import ablate
-from dtrdiag.cli.chains import chains
-from dtrdiag.cli.diff import diff
-from dtrdiag.cli.doctor import doctor
-from dtrdiag.cli.graph import graph
-from dtrdiag.cli.map import budget_map
-from dtrdiag.cli.oom import oom
-from dtrdiag.cli.quickstart import quickstart
-from dtrdiag.cli.replay import replay
-from dtrdiag.cli.reproduce import reproduce
-from dtrdiag.cli.run import run
 from dtrdiag.cli.streams import drop, drop_output, one_line, printable
-from dtrdiag.cli.sweep import sweep
 from dtrdiag.cli.terminating import Terminated
-from dtrdiag.cli.verify import verify
-from dtrdiag.cli.whatif import whatif
 from dtrdiag.errors import DtrdiagError, SubscriberError
-from dtrdiag.experiments.policyfile import forget_policy_files
-from dtrdiag.simulator import seconds_without_native, why_no_native
 
 PROGRAM = "dtrdiag"
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 70, 130, 141, 143
@@ -56,24 +40,25 @@ LONG_SECONDS = 5.0
 _told: list[bool] = []
 _UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)
 
-VERBS: dict[str, Callable[..., None] | typer.Typer] = {
-    "quickstart": quickstart,
-    "traces": traces.app,
-    "run": run,
-    "sweep": sweep,
-    "map": budget_map,
-    "ablate": ablate,
-    "oom": oom,
-    "diff": diff,
-    "chains": chains,
-    "whatif": whatif,
-    "replay": replay,
-    "verify": verify,
-    "graph": graph,
-    "reproduce": reproduce,
-    "doctor": doctor,
+VERBS: dict[str, tuple[str, str]] = {
+    "quickstart": ("quickstart", "quickstart"),
+    "traces": ("traces", "app"),
+    "run": ("run", "run"),
+    "sweep": ("sweep", "sweep"),
+    "map": ("map", "budget_map"),
+    "ablate": ("ablate", "ablate"),
+    "oom": ("oom", "oom"),
+    "diff": ("diff", "diff"),
+    "chains": ("chains", "chains"),
+    "whatif": ("whatif", "whatif"),
+    "replay": ("replay", "replay"),
+    "verify": ("verify", "verify"),
+    "graph": ("graph", "graph"),
+    "reproduce": ("reproduce", "reproduce"),
+    "doctor": ("doctor", "doctor"),
 }
-"""Every verb, in the order of the help text."""
+"""Every verb, in the order of the help text: its module in this package, and its name there. One is
+loaded when it is asked for, because all of them together take longer than most answers."""
 
 # The base of what typer raises for arguments it refuses. By name, because typer brought its own
 # copy of click at some point, so that importing click may give another class or none.
@@ -84,11 +69,11 @@ class _InOrder(typer.core.TyperGroup):
     """Lists verbs in the order of `VERBS`; typer puts groups of verbs last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
+        return [name for name in VERBS if name in self.commands]
 
 
-def build() -> typer.Typer:
-    """The application, with every verb of `VERBS`."""
+def build(names: Iterable[str] = VERBS) -> typer.Typer:
+    """The application with these verbs, which are loaded."""
     app = typer.Typer(
         name=PROGRAM,
         add_completion=False,
@@ -97,7 +82,9 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
-    for name, verb in VERBS.items():
+    for name in names:
+        module, attribute = VERBS[name]
+        verb = getattr(importlib.import_module(f"dtrdiag.cli.{module}"), attribute)
         if isinstance(verb, typer.Typer):
             app.add_typer(verb, name=name)
         else:
@@ -142,19 +129,33 @@ def answer(arguments: Sequence[str] | None = None) -> int:
 
 
 def _invoke(arguments: list[str]) -> int:
-    command = typer.main.get_command(build())
+    command = typer.main.get_command(build(_asked_for(arguments)))
     try:
         with command.make_context(PROGRAM, arguments) as context:
             command.invoke(context)
     except typer.Exit as done:
         return int(done.exit_code)
     finally:
-        forget_policy_files()
+        # What was not loaded has nothing to forget.
+        if "dtrdiag.experiments.policyfile" in sys.modules:
+            sys.modules["dtrdiag.experiments.policyfile"].forget_policy_files()
     return 0
+
+
+def _asked_for(arguments: Sequence[str]) -> Iterable[str]:
+    """The verbs that the arguments need: the one they begin with, or all, to list or suggest."""
+    first = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if first is None and "--version" in arguments:
+        return ()
+    return (first,) if first in VERBS else VERBS
 
 
 def _tell_of_native() -> None:
     """Say, once a process, that runs took long for want of the compiled engine."""
+    if "dtrdiag.simulator" not in sys.modules:
+        return
+    from dtrdiag.simulator import seconds_without_native, why_no_native
+
     if why_no_native() is None or _told or seconds_without_native() < LONG_SECONDS:
         return
     _told.append(True)

@@ -279,3 +279,18 @@ def test_no_number_and_no_name_is_cut_in_a_narrow_terminal(
     assert "sigmoid_backward" in words or "sigmoid_" in words
     sweep = answers("sweep", "recurrent-16", "--budgets", "1006117915", "-j", 1).out
     assert "1,006,117,915" in sweep
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verbs"),
+    [
+        (["run", "x"], {"run"}),
+        (["--debug", "run", "x"], {"run"}),
+        (["--version"], set()),
+        (["--help"], set(VERBS)),
+        ([], set(VERBS)),
+        (["rum"], set(VERBS)),
+    ],
+)
+def test_only_the_verb_that_is_asked_for_is_loaded(arguments, verbs):
+    assert set(app._asked_for(arguments)) == verbs
