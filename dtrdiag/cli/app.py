@@ -35,6 +35,8 @@ from dtrdiag.errors import DtrdiagError, SubscriberError
 PROGRAM = "dtrdiag"
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 70, 130, 141, 143
 DEBUG = "--debug"
+FLAGS = (DEBUG, "--version", "-h", "--help")
+"""What may stand before the verb."""
 LONG_SECONDS = 5.0
 """So long may runs of the Python engine take before the missing compiled one is worth a word."""
 _told: list[bool] = []
@@ -144,7 +146,7 @@ def _invoke(arguments: list[str]) -> int:
 
 def _asked_for(arguments: Sequence[str]) -> Iterable[str]:
     """The verbs that the arguments need: the one they begin with, or all, to list or suggest."""
-    first = next((argument for argument in arguments if not argument.startswith("-")), None)
+    first = next((argument for argument in arguments if argument not in FLAGS), None)
     if first is None and "--version" in arguments:
         return ()
     return (first,) if first in VERBS else VERBS
@@ -233,7 +235,7 @@ def _refusal(error: Any) -> tuple[str, str]:
 
 
 def _close_verbs(given: str, group: Any) -> str:
-    known = list(group.commands)
+    known = [name for name in VERBS if name in group.commands] or list(group.commands)
     close = difflib.get_close_matches(given, known, 3)
     if close:
         return f"; did you mean {' or '.join(close)}?"

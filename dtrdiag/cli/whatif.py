@@ -111,7 +111,11 @@ def whatif(
 
 def _check_output(output: str | None, replace: bool) -> None:
     if output is None:
+        if replace:
+            raise UsageError("--replace has no effect without -o LOG")
         return
+    if not output:
+        raise UsageError("-o needs the name of a log, not an empty text")
     # The log is read again for the answer, which a pipe or a device does not allow.
     if Path(output).exists() and not (Path(output).is_file() or Path(output).is_dir()):
         raise OutputError("is no plain file", path=output)

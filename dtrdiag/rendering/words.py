@@ -109,7 +109,8 @@ def _under_another_budget(frontier: Frontier) -> list[str]:
     """The interval is about the header's budget, the stop about an intervention's."""
     own = frontier.header.budget_bytes
     begins = "without a budget" if own is None else f"with one of {both_bytes(own)}"
-    same = interval_words(frontier.interval_lo_bytes, frontier.interval_hi_bytes)
+    # A run of which no check was made under its own budget has an interval from 0; no budget is 0.
+    same = interval_words(max(frontier.interval_lo_bytes, 1), frontier.interval_hi_bytes)
     return [
         f"That budget is an intervention's; the run begins {begins}. If the intervention's alone "
         "were larger, then this very request, if it still came about like this, would pass from "

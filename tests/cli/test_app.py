@@ -290,6 +290,8 @@ def test_no_number_and_no_name_is_cut_in_a_narrow_terminal(
         (["--help"], set(VERBS)),
         ([], set(VERBS)),
         (["rum"], set(VERBS)),
+        (["--", "run"], set(VERBS)),
+        (["-", "run"], set(VERBS)),
     ],
 )
 def test_only_the_verb_that_is_asked_for_is_loaded(arguments, verbs):

@@ -359,3 +359,11 @@ def test_every_answer_names_the_interventions_of_its_run(answers, fails, here):
         assert "(with" not in answers(verb[0], *plain).out, verb
     answers("run", "recurrent-16", *BUDGET, "--semantics", "repaired", "-o", "c.jsonl")
     assert "under dtr (with repaired semantics)" in answers("diff", fails, "c.jsonl").out
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [(["--replace"], "--replace has no effect without -o"), (["-o", ""], "not an empty text")],
+)
+def test_an_output_that_makes_no_sense_is_refused(dtrdiag, options, says):
+    assert says in dtrdiag("whatif", "chain-64", "-r", "0.5", "--keep", "3", *options).one_line()
