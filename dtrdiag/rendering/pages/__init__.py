@@ -1,0 +1,1 @@
+"""Pages in one HTML file that opens from a disk, with nothing fetched from anywhere."""
