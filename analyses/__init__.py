@@ -38,6 +38,7 @@ from dtrdiag.analyses.summary import (
     summary_document,
     summary_of,
 )
+from dtrdiag.analyses.timeline import Timeline, run_timeline, run_timelines
 from dtrdiag.analyses.trajectory import Trajectory, trajectory_document
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "RunSummary",
     "Segment",
     "SetComparison",
+    "Timeline",
     "Trajectory",
     "Variation",
     "chains_document",
@@ -80,6 +82,8 @@ __all__ = [
     "re_evictions_document",
     "run_document",
     "run_of_interval",
+    "run_timeline",
+    "run_timelines",
     "sets_document",
     "summarise",
     "summarise_map",
