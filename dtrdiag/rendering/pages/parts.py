@@ -24,11 +24,15 @@ class Reading:
             or separators have a field of their own with the text.
         label: what it is called.
         code: whether it is a command or a path, shown to be copied.
+        template: what is shown instead, with `{name}` for the value of a field and `{name:,}` for a
+            whole number with separators; nothing is shown where the value of `field` is None. So
+            that a text of which a number differs from row to row is kept once.
     """
 
     field: str
     label: str
     code: bool = False
+    template: str | None = None
 
 
 @attrs.frozen
