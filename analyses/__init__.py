@@ -5,41 +5,46 @@
 if not __name__.startswith("dtrdiag."):
     raise ImportError("import dtrdiag.analyses, not analyses")
 
-from dtrdiag.analyses.budget_map import (
-    BudgetMap,
-    Cliff,
-    MapSummary,
-    Segment,
-    map_segments,
-    summarise_map,
-    worst_cliff,
-)
-from dtrdiag.analyses.chains import Chain, Chains, Cycle, find_chains
-from dtrdiag.analyses.chains_document import chains_document, document_of_chains
-from dtrdiag.analyses.diff import RunDiff, diff_document, diff_runs
-from dtrdiag.analyses.divergence import Decision, Divergence, first_divergence
-from dtrdiag.analyses.effects import EffectFinding, find_effects
-from dtrdiag.analyses.evictions import eviction_counts
-from dtrdiag.analyses.frontier import Frontier, frontier_document, pinned_frontier
-from dtrdiag.analyses.graph import dependency_graph, neighbourhood
-from dtrdiag.analyses.instability import (
-    Instability,
-    Variation,
-    instability_document,
-    measure_instability,
-)
-from dtrdiag.analyses.map_document import map_document, run_of_interval
-from dtrdiag.analyses.reevicted import ReEvictions, re_evictions_document
-from dtrdiag.analyses.sets import EvictionSets, SetComparison, eviction_sets, sets_document
-from dtrdiag.analyses.summary import (
-    RunSummary,
-    run_document,
-    summarise,
-    summary_document,
-    summary_of,
-)
-from dtrdiag.analyses.timeline import Timeline, run_timeline, run_timelines
-from dtrdiag.analyses.trajectory import Trajectory, trajectory_document
+from typing import TYPE_CHECKING
+
+from dtrdiag.ondemand import on_demand
+
+if TYPE_CHECKING:
+    from dtrdiag.analyses.budget_map import (
+        BudgetMap,
+        Cliff,
+        MapSummary,
+        Segment,
+        map_segments,
+        summarise_map,
+        worst_cliff,
+    )
+    from dtrdiag.analyses.chains import Chain, Chains, Cycle, find_chains
+    from dtrdiag.analyses.chains_document import chains_document, document_of_chains
+    from dtrdiag.analyses.diff import RunDiff, diff_document, diff_runs
+    from dtrdiag.analyses.divergence import Decision, Divergence, first_divergence
+    from dtrdiag.analyses.effects import EffectFinding, find_effects
+    from dtrdiag.analyses.evictions import eviction_counts
+    from dtrdiag.analyses.frontier import Frontier, frontier_document, pinned_frontier
+    from dtrdiag.analyses.graph import dependency_graph, neighbourhood
+    from dtrdiag.analyses.instability import (
+        Instability,
+        Variation,
+        instability_document,
+        measure_instability,
+    )
+    from dtrdiag.analyses.map_document import map_document, run_of_interval
+    from dtrdiag.analyses.reevicted import ReEvictions, re_evictions_document
+    from dtrdiag.analyses.sets import EvictionSets, SetComparison, eviction_sets, sets_document
+    from dtrdiag.analyses.summary import (
+        RunSummary,
+        run_document,
+        summarise,
+        summary_document,
+        summary_of,
+    )
+    from dtrdiag.analyses.timeline import Timeline, run_timeline, run_timelines
+    from dtrdiag.analyses.trajectory import Trajectory, trajectory_document
 
 __all__ = [
     "BudgetMap",
@@ -92,3 +97,35 @@ __all__ = [
     "trajectory_document",
     "worst_cliff",
 ]
+
+# Each question loads its own module when it is asked: all of them together take longer than most
+# answers.
+__getattr__ = on_demand(
+    __name__,
+    {
+        "budget_map": (
+            "BudgetMap",
+            "Cliff",
+            "MapSummary",
+            "Segment",
+            "map_segments",
+            "summarise_map",
+            "worst_cliff",
+        ),
+        "chains": ("Chain", "Chains", "Cycle", "find_chains"),
+        "chains_document": ("chains_document", "document_of_chains"),
+        "diff": ("RunDiff", "diff_document", "diff_runs"),
+        "divergence": ("Decision", "Divergence", "first_divergence"),
+        "effects": ("EffectFinding", "find_effects"),
+        "evictions": ("eviction_counts",),
+        "frontier": ("Frontier", "frontier_document", "pinned_frontier"),
+        "graph": ("dependency_graph", "neighbourhood"),
+        "instability": ("Instability", "Variation", "instability_document", "measure_instability"),
+        "map_document": ("map_document", "run_of_interval"),
+        "reevicted": ("ReEvictions", "re_evictions_document"),
+        "sets": ("EvictionSets", "SetComparison", "eviction_sets", "sets_document"),
+        "summary": ("RunSummary", "run_document", "summarise", "summary_document", "summary_of"),
+        "timeline": ("Timeline", "run_timeline", "run_timelines"),
+        "trajectory": ("Trajectory", "trajectory_document"),
+    },
+)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from dtrdiag.analyses.reading import introduced, split_header
 from dtrdiag.errors import AnalysisError
 from dtrdiag.events.records import Event, Evict, RunHeader
 from dtrdiag.ids import OpId, StorageId, TensorId
 from dtrdiag.log.replay import Replay
+
+if TYPE_CHECKING:  # whoever wants the names of states alone does not wait for it
+    import networkx as nx
 
 UNCOMPUTED = "uncomputed"
 EVICTED = "evicted"
@@ -53,6 +54,8 @@ def dependency_graph(events: Iterable[Event], at: int | None = None) -> nx.Multi
         LogError: an event names something that the log did not introduce.
     """
     header, replay, evictions = _replay_to(events, at)
+    import networkx as nx
+
     graph: nx.MultiDiGraph[int] = nx.MultiDiGraph(
         trace=header.trace_name,
         policy=header.policy,
@@ -154,7 +157,7 @@ def neighbourhood(graph: nx.MultiDiGraph[int], storage: int, hops: int = 1) -> n
         found = {n for node in edge for n in (*graph.predecessors(node), *graph.successors(node))}
         edge = sorted(found - near)
         near.update(edge)
-    part: nx.MultiDiGraph[int] = nx.MultiDiGraph(**graph.graph)
+    part: nx.MultiDiGraph[int] = graph.__class__(**graph.graph)
     # By hand, because networkx's own subgraph may list the nodes in another order.
     part.add_nodes_from((node, data) for node, data in graph.nodes(data=True) if node in near)
     for source, target, key, data in graph.edges(keys=True, data=True):

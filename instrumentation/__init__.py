@@ -5,9 +5,25 @@
 if __name__ != "dtrdiag.instrumentation":
     raise ImportError("import dtrdiag.instrumentation, not instrumentation")
 
-from dtrdiag.instrumentation.jsonl import JsonlWriter
-from dtrdiag.instrumentation.parquet import ParquetWriter
-from dtrdiag.instrumentation.recorder import EventRecorder
-from dtrdiag.instrumentation.writing import check_log_name, log_writer
+from typing import TYPE_CHECKING
+
+from dtrdiag.ondemand import on_demand
+
+if TYPE_CHECKING:
+    from dtrdiag.instrumentation.jsonl import JsonlWriter
+    from dtrdiag.instrumentation.parquet import ParquetWriter
+    from dtrdiag.instrumentation.recorder import EventRecorder
+    from dtrdiag.instrumentation.writing import check_log_name, log_writer
 
 __all__ = ["EventRecorder", "JsonlWriter", "ParquetWriter", "check_log_name", "log_writer"]
+
+# Whoever only reads logs does not wait for structlog and pyarrow.
+__getattr__ = on_demand(
+    __name__,
+    {
+        "jsonl": ("JsonlWriter",),
+        "parquet": ("ParquetWriter",),
+        "recorder": ("EventRecorder",),
+        "writing": ("check_log_name", "log_writer"),
+    },
+)

@@ -25,7 +25,6 @@ from dtrdiag.events.parquet import parquet_available
 from dtrdiag.experiments.map_files import holds_map
 from dtrdiag.files import ARCHIVE_SEPARATOR, read_first_line
 from dtrdiag.hooks import Hooks
-from dtrdiag.instrumentation import ParquetWriter, log_writer
 from dtrdiag.log import LogReader, is_parquet, open_log
 from dtrdiag.simulator import (
     RunConfig,
@@ -135,6 +134,9 @@ def record(trace: Trace, config: RunConfig, path: str | Path, force: bool = Fals
     Raises:
         DtrdiagError: of the simulation, or of writing the log.
     """
+    # Loaded here, so that a verb about a saved log does not wait for what writes one.
+    from dtrdiag.instrumentation import ParquetWriter, log_writer
+
     with log_writer(path, force=force) as writer:
         if isinstance(writer, ParquetWriter):
             return simulate_in_columns(trace, config, writer.write_batch)

@@ -10,6 +10,13 @@ runs = sweep([(trace, RunConfig("dtr", budget)) for budget in (4_000_000, 8_000_
 ```
 """
 
-from dtrdiag.experiments.sweeps import SweepRun, sweep
+from typing import TYPE_CHECKING
+
+from dtrdiag.ondemand import on_demand
+
+if TYPE_CHECKING:
+    from dtrdiag.experiments.sweeps import SweepRun, sweep
 
 __all__ = ["SweepRun", "sweep"]
+
+__getattr__ = on_demand(__name__, {"sweeps": ("SweepRun", "sweep")})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +22,9 @@ from dtrdiag.rendering.units import (
     duration,
     plain_name,
 )
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 POOL_ROWS = 10
 GRAPH_SCHEMA = "dtrdiag.graph/1"
