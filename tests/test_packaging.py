@@ -67,7 +67,7 @@ def build_wheel(checkout: Path, target: Path, **variables: str) -> Path:
 def wheel_names(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> set[PurePosixPath]:
     """What is in a wheel, with the native engine if this installation could build it."""
     # Unoptimised, which compiles several times faster; the last of two such flags counts.
-    how = {"DTRDIAG_NATIVE": "1" if native.available() else "0", "DTRDIAG_NATIVE_FLAGS": "-O0"}
+    how = {"DTRDIAG_NATIVE": "1" if native.available() else "0", "DTRDIAG_NATIVE_FLAGS": "-O0 -g0"}
     wheel = build_wheel(checkout, tmp_path_factory.mktemp("wheel"), **how)
     with zipfile.ZipFile(wheel) as archive:
         return {PurePosixPath(name) for name in archive.namelist() if not name.endswith("/")}
