@@ -26,7 +26,7 @@ from dtrdiag.files import read_bytes
 from dtrdiag.hooks import Hooks
 from dtrdiag.interventions import parse_interventions
 from dtrdiag.log import is_parquet
-from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
+from dtrdiag.simulator import RunConfig, baseline_peak_bytes, budget_from_ratio, simulate
 from dtrdiag.trace import Trace
 
 
@@ -138,11 +138,26 @@ def _figures(
             yield Problem(at, "trace", f"ops, tensors and baseline cost of the trace are {stated}")
         if header.peak_bytes not in (None, peak_bytes):
             yield Problem(at, "trace", f"peak_bytes is {header.peak_bytes}, not {peak_bytes}")
+        ratio, budget_bytes = header.ratio, header.budget_bytes
+        if ratio is not None and not _fits(ratio, peak_bytes, budget_bytes):
+            message = f"the ratio is {ratio}, and the budget {budget_bytes} of {peak_bytes} bytes"
+            yield Problem(at, "counts", message)
+        if header.candidates != rows[0].header.candidates:
+            message = f"keeps {header.candidates} candidates, and the first interval another number"
+            yield Problem(at, "document", message)
         cost_ns = trace.baseline_cost_ns
         overhead = (cost_ns + end.remat_cost_ns) / cost_ns if cost_ns else None
         if overheads.get(end.interval_lo_bytes, overhead) != overhead:
             found = overheads[end.interval_lo_bytes]
             yield Problem(at, "counts", f"the overhead is {found} in the map, not {overhead}")
+
+
+def _fits(ratio: float, peak_bytes: int | None, budget_bytes: int | None) -> bool:
+    """Whether a budget is what a ratio of the peak stands for."""
+    try:
+        return budget_from_ratio(peak_bytes or 0, ratio) == budget_bytes
+    except UsageError:
+        return False
 
 
 def _of_policy_file(saved: SavedMap, policy_sha256: str | None) -> Iterator[Problem]:

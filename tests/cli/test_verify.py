@@ -185,6 +185,27 @@ def test_an_overhead_that_does_not_follow_from_the_counts(dtrdiag, answers, chai
     assert "the overhead is 1.5 in the map" in problem["message"]
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("ratio", 0.75, "the ratio is 0.75, and the budget"),
+        ("ratio", -1.0, "the ratio is -1.0, and the budget"),
+        ("candidates", 7, "keeps 7 candidates, and the first interval another number"),
+    ],
+)
+def test_a_header_that_does_not_fit_its_own_row(dtrdiag, answers, here, field, value, said):
+    answers("map", "recurrent-16", "--from", "0.53", "--to", "0.54", "-o", "map.parquet")
+    table = parquet.read_table("map.parquet")
+    column = table.column(field).to_pylist()
+    column[1] = value
+    at = table.column_names.index(field)
+    parquet.write_table(table.set_column(at, table.field(at), [column]), "bad.parquet")
+    found = dtrdiag("verify", "bad.parquet", "--sample", "1", "--json")
+    assert found.status == 1
+    assert [problem["seq"] for problem in found.json["problems"]] == [1]
+    assert said in found.json["problems"][0]["message"]
+
+
 @pytest.mark.parametrize("field", ["baseline_cost_ns", "trace_ops", "peak_bytes"])
 def test_a_map_whose_trace_has_other_figures(dtrdiag, chain_map, field):
     document = json.loads(chain_map.read_text())
