@@ -3,6 +3,7 @@
 import os
 import shutil
 
+import graphviz
 import pytest
 
 ARGUMENTS = [
@@ -77,3 +78,106 @@ def open_page(watched_page):
 
     yield opened
     assert not any(watched), watched
+
+
+@pytest.fixture
+def show_page(open_page, tmp_path):
+    """Writes a `Page` to a file and opens that; gives the page when its charts are drawn."""
+    from dtrdiag.rendering.pages.page import page_html
+
+    def shown(page, **options):
+        path = tmp_path / "shown.html"
+        path.write_text(page_html(page), encoding="utf-8")
+        opened = open_page(path, **options)
+        opened.wait_for_selector("html[data-ready=yes]")
+        return opened
+
+    return shown
+
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onfocus='alert(1)' x='",
+    "<!--<script>",
+    "{{ 7 * 7 }}",
+    "a & b &lt; c",
+)
+"""Names that would do harm where a text is taken for HTML, a script or a template."""
+
+
+@pytest.fixture
+def hostile_page():
+    """A page with every kind of part, in which every text is a hostile name."""
+    from dtrdiag.rendering.pages import parts
+
+    name = " ".join(HOSTILE)
+    details = {"s_1": [("storage", name)], "s_2": [("storage", "2"), ("size", "64 B")]}
+    graph = graphviz.Digraph(node_attr={"shape": "box"})
+    for node in details:
+        graph.node(node, graphviz.nohtml(graphviz.escape(name)), id=node)
+    graph.edge("s_1", "s_2")
+    svg = graph.pipe("svg", encoding="utf-8") if shutil.which("dot") else _SVG
+    commands = parts.Commands(name, (name, "dtrdiag run unet"))
+    columns = (parts.Column(name, code=True), parts.Column("size", parts.RIGHT))
+    rows = [[name, "1.5 MiB"], ["b", "12.0 KiB"], ["a", "2.0 MiB"]]
+    return parts.Page(
+        name,
+        (name, name),
+        ((name, name), ("peak", "64 B")),
+        (
+            parts.Section("time", name, (parts.Words((name, name)), *_charts(name))),
+            parts.Section("tables", name, (parts.Table(name, columns, rows, name), commands)),
+            parts.Section(
+                "graphs",
+                name,
+                (
+                    parts.Drawing("frontier", name, name, svg, name, details),
+                    parts.Drawing("undrawn", name, name, None, name, {}),
+                ),
+            ),
+        ),
+        name,
+    )
+
+
+_SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="90pt" height="90pt" viewBox="0 0 90 90">'
+    '<g id="s_1"><polygon points="5,5 85,5 85,40 5,40"/></g>'
+    '<g id="s_2"><polygon points="5,50 85,50 85,85 5,85"/></g></svg>'
+)
+
+
+def _charts(name):
+    from dtrdiag.rendering.pages import parts
+
+    x = {"field": "at", "type": "quantitative", "scale": {"nice": False}}
+    x["scale"]["domain"] = [{"expr": "domain[0]"}, {"expr": "domain[1]"}]
+    limit = {"data": {"name": "limit"}, "mark": "rule", "encoding": {"y": {"field": "budget"}}}
+    limit["encoding"]["y"]["type"] = "quantitative"
+    y = {"field": "held", "type": "quantitative"}
+    bars = {"mark": "rect", "encoding": {"x": x, "x2": {"field": "until"}, "y": y}}
+    bars["encoding"]["y2"] = {"datum": 0}
+    spec = {"height": 120, "layer": [bars, limit]}
+    starts = [10 * row for row in range(100)]
+    columns = {
+        "at": starts,
+        "until": [start + 10 for start in starts],
+        "held": [row % 7 for row in range(100)],
+        "op": [f"op {row} {name}" for row in range(100)],
+        "command": [f"dtrdiag replay run.jsonl --at {start}" for start in starts],
+    }
+    readings = (parts.Reading("op", "op"), parts.Reading("held", name))
+    command = parts.Reading("command", "to stop here", code=True)
+    filled = parts.Reading("held", "held here", template="{held} of {until:,} B" + name)
+    more = {"limit": {"budget": [6]}}
+    memory = parts.Chart(
+        "memory", name, name, spec, columns, "at", "until", (*readings, command, filled), (0, 1000), "time",
+        more,
+    )  # fmt: skip
+    cost = parts.Chart(
+        "cost", name, name, spec, columns, "at", "until", readings, (0, 1000), "time", more
+    )
+    dots = {"mark": "point", "encoding": {"x": {**x, "scale": {}}, "y": y}}
+    alone = parts.Chart("alone", name, name, dots, columns, "at", None, readings)
+    return memory, cost, alone

@@ -1,0 +1,118 @@
+// Drawings that are zoomed, and whose nodes tell about themselves.
+class Drawing {
+  constructor(figure) {
+    this.figure = figure;
+    this.details = data(figure.id);
+    this.canvas = $(".canvas", figure);
+    this.svg = $("svg", this.canvas);
+    this.whole = this.svg.getAttribute("viewBox").split(/[ ,]+/).map(Number);
+    this.box = this.whole;
+    this.fitHeight();
+    const tools = $(".tools", figure);
+    tools.hidden = false;
+    for (const button of all("button", tools)) {
+      button.addEventListener("click", () => this.act(button.dataset.do));
+    }
+    for (const node of all("[role=button]", this.svg)) {
+      node.addEventListener("click", () => this.moved || this.tell(node));
+      node.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        this.tell(node);
+      });
+    }
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    this.canvas.addEventListener("pointerdown", (event) => {
+      this.from = [event.clientX, event.clientY];
+      this.moved = false;
+    });
+    this.canvas.addEventListener("pointermove", (event) => this.move(event));
+    for (const kind of ["pointerup", "pointerleave", "pointercancel"]) {
+      this.canvas.addEventListener(kind, () => (this.from = null));
+    }
+    figure.dataset.ready = "yes";
+  }
+
+  // A small picture needs no tall box.
+  fitHeight() {
+    const height = Number(this.svg.dataset.height), width = Number(this.svg.dataset.width);
+    const shown = height * Math.min(1.25, this.canvas.clientWidth / width) + 16;
+    if (shown < this.svg.clientHeight) this.svg.style.height = `${Math.max(shown, 160)}px`;
+  }
+
+  tell(node) {
+    const list = make("dl");
+    for (const [label, text] of this.details[node.id]) {
+      list.append(make("dt", label), make("dd", text));
+    }
+    named(`${this.figure.id}-details`).replaceChildren(list);
+    for (const other of all(".picked", this.svg)) {
+      other.classList.remove("picked");
+      other.removeAttribute("aria-pressed");
+    }
+    node.classList.add("picked");
+    node.setAttribute("aria-pressed", "true");
+  }
+
+  show(box) {
+    const [x, y, width, height] = this.whole;
+    if (box[2] >= width) box = this.whole;
+    else if (box[2] < width / 200) return;
+    const limit = (at, span, from, most) =>
+      Math.max(from - span / 2, Math.min(from + most - span / 2, at));
+    this.box = [limit(box[0], box[2], x, width), limit(box[1], box[3], y, height), box[2], box[3]];
+    this.svg.setAttribute("viewBox", this.box.join(" "));
+  }
+
+  zoom(factor, across = 0.5, down = 0.5) {
+    const [x, y, width, height] = this.box;
+    const [left, top] = [x + width * (1 - factor) * across, y + height * (1 - factor) * down];
+    this.show([left, top, width * factor, height * factor]);
+  }
+
+  act(what) {
+    if (what === "in") this.zoom(1 / STEP);
+    else if (what === "out") this.zoom(STEP);
+    else this.show(this.whole);
+  }
+
+  slide(across, down) {
+    const [x, y, width, height] = this.box;
+    this.show([x + across * width, y + down * height, width, height]);
+  }
+
+  key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const slides = {
+      ArrowLeft: [-0.2, 0], ArrowRight: [0.2, 0], ArrowUp: [0, -0.2], ArrowDown: [0, 0.2],
+    };
+    const does = { "+": "in", "=": "in", "-": "out", Home: "all", 0: "all", Escape: "all" };
+    if (event.key in slides) this.slide(...slides[event.key]);
+    else if (event.key in does) this.act(does[event.key]);
+    else return;
+    event.preventDefault();
+  }
+
+  wheel(event) {
+    const focused = this.canvas.contains(document.activeElement);
+    if (!(event.ctrlKey || event.metaKey || focused)) return;
+    if (event.deltaY > 0 && this.box[2] >= this.whole[2]) return;
+    event.preventDefault();
+    const place = this.svg.getBoundingClientRect();
+    this.zoom(
+      Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.006),
+      (event.clientX - place.left) / place.width, (event.clientY - place.top) / place.height
+    );
+  }
+
+  move(event) {
+    if (!this.from) return;
+    const [x, y] = [event.clientX - this.from[0], event.clientY - this.from[1]];
+    if (!this.moved && Math.hypot(x, y) < 4) return;
+    this.moved = true;
+    this.from = [event.clientX, event.clientY];
+    const scale = this.svg.getScreenCTM().a;
+    this.show([this.box[0] - x / scale, this.box[1] - y / scale, this.box[2], this.box[3]]);
+  }
+}

@@ -1,0 +1,62 @@
+// What becomes of a chart's Vega-Lite specification in a page: colours, data, widths.
+const themed = (width) => ({
+  background: null,
+  font: "system-ui, -apple-system, Segoe UI, Roboto, sans-serif",
+  view: { stroke: "var(--line)" },
+  axis: {
+    labelColor: "var(--ink)", titleColor: "var(--ink)", domainColor: "var(--quiet)",
+    tickColor: "var(--quiet)", gridColor: "var(--grid)", labelFontSize: 12, titleFontSize: 12,
+    titleFontWeight: 500, labelOverlap: "greedy", labelSeparation: 8,
+  },
+  axisY: { minExtent: width < NARROW ? 40 : 60 },
+  legend: {
+    labelColor: "var(--ink)", titleColor: "var(--ink)", orient: "top", direction: "horizontal",
+    columns: width < NARROW ? 2 : 0, labelFontSize: 12, labelLimit: 320,
+    symbolStrokeColor: "var(--quiet)",
+  },
+  header: { labelColor: "var(--ink)", titleColor: "var(--ink)" },
+  title: { color: "var(--ink)" },
+  text: { color: "var(--ink)" }, rule: { color: "var(--ink)" }, tick: { color: "var(--ink)" },
+  aria: false,
+});
+
+function rowsOf(columns) {
+  const names = Object.keys(columns), rows = [];
+  const length = names.length ? columns[names[0]].length : 0;
+  for (let at = 0; at < length; at += 1) {
+    const row = {};
+    for (const name of names) row[name] = columns[name][at];
+    rows.push(row);
+  }
+  return rows;
+}
+
+// Marks of a chart that is zoomed end at the edge of the plot.
+function clipped(spec) {
+  const mark = typeof spec.mark === "string" ? { type: spec.mark } : spec.mark;
+  const made = mark ? { ...spec, mark: { clip: true, ...mark } } : { ...spec };
+  for (const key of ["layer", "vconcat", "hconcat", "concat"]) {
+    if (spec[key]) made[key] = spec[key].map(clipped);
+  }
+  return made;
+}
+
+// Views side by side do not follow the page's width by themselves.
+function hasViews(spec) {
+  const keys = ["vconcat", "hconcat", "concat", "facet", "repeat"];
+  return keys.some((key) => key in spec) || "row" in (spec.encoding ?? {});
+}
+
+function withWidths(spec, width) {
+  const made = { ...spec };
+  for (const key of ["vconcat", "concat"]) {
+    if (spec[key]) made[key] = spec[key].map((part) => withWidths(part, width));
+  }
+  if (spec.hconcat) {
+    const share = width / spec.hconcat.length;
+    made.hconcat = spec.hconcat.map((part) => withWidths(part, share));
+  }
+  if (spec.spec) made.spec = { width, ...spec.spec };
+  else if (!made.vconcat && !made.concat && !made.hconcat) made.width = spec.width ?? width;
+  return made;
+}
