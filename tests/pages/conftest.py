@@ -172,8 +172,8 @@ def _charts(name):
     filled = parts.Reading("held", "held here", template="{held} of {until:,} B" + name)
     more = {"limit": {"budget": [6]}}
     memory = parts.Chart(
-        "memory", name, name, spec, columns, "at", "until", (*readings, command, filled), (0, 1000), "time",
-        more,
+        "memory", name, name, spec, columns, "at", "until", (*readings, command, filled),
+        (0, 1000), "time", more,
     )  # fmt: skip
     cost = parts.Chart(
         "cost", name, name, spec, columns, "at", "until", readings, (0, 1000), "time", more

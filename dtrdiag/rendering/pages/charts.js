@@ -102,13 +102,17 @@ class Chart {
     return [left + range[0], left + range[range.length - 1]];
   }
 
+  // null: the x axis has no numbers.
   scale() {
+    let scale;
     try {
-      const scale = this.view.scale("x");
-      return scale?.invert ? scale : null;
+      scale = this.view.scale("x");
     } catch {
       return null;
     }
+    if (!scale?.invert) return null;
+    // What is asked for meanwhile counts, even if it is not drawn yet.
+    return this.data.domain ? scale.copy().domain(this.group.domain) : scale;
   }
 
   valueAt(pixel) {
