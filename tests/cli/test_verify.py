@@ -200,7 +200,7 @@ def test_a_header_that_does_not_fit_its_own_row(dtrdiag, answers, here, field, v
     column[1] = value
     at = table.column_names.index(field)
     parquet.write_table(table.set_column(at, table.field(at), [column]), "bad.parquet")
-    found = dtrdiag("verify", "bad.parquet", "--sample", "1", "--json")
+    found = dtrdiag("verify", "bad.parquet", "--trace", "recurrent-16", "--sample", "1", "--json")
     assert found.status == 1
     assert [problem["seq"] for problem in found.json["problems"]] == [1]
     assert said in found.json["problems"][0]["message"]
