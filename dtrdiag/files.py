@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, cast
 import zstandard
 
 from dtrdiag.errors import InputError
+from dtrdiag.suggestions import close_files, no_such
 
 ARCHIVE_SEPARATOR = "::"
 """Between an archive and its member, as in `dtr-logs.zip::resnet32`."""
@@ -172,7 +173,8 @@ def open_file(path: str) -> Iterator[BinaryIO]:
             raise InputError(what, path=path)
         raw = open(path, "rb")  # noqa: SIM115 - closed below; opening alone may raise InputError
     except FileNotFoundError:
-        raise InputError("no such file", path=path) from None
+        close = "".join(f"; did you mean {found}?" for found in close_files(path))
+        raise InputError(f"no such file{close}", path=path) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"cannot be opened: {reason}", path=path) from None
@@ -225,7 +227,9 @@ def _find_member(bundle: zipfile.ZipFile, archive: str, part: str) -> zipfile.Zi
             raise InputError(f"member {found[0].filename!r} is encrypted", path=archive)
         return found[0]
     if not found:
-        names = ", ".join(info.filename for info in members[:12]) or "none"
-        raise InputError(f"no member matches {part!r}; members: {names}", path=archive)
+        bases = [_base(info) for info in members]
+        more = len(bases) - 12
+        listed = f"there are {', '.join(bases[:12])} and {more:,} more" if more > 0 else None
+        raise InputError(no_such("member", part, bases, listed), path=archive)
     names = ", ".join(info.filename for info in found[:6])
     raise InputError(f"{part!r} matches {len(found)} members: {names}", path=archive)

@@ -15,6 +15,7 @@ from itertools import pairwise
 import attrs
 
 from dtrdiag.errors import UsageError
+from dtrdiag.suggestions import no_such
 
 REPAIRS: tuple[str, ...] = (
     "uncomputed-neighbour",
@@ -91,9 +92,9 @@ class Interventions:
     def __attrs_post_init__(self) -> None:
         unknown = [name for name in self.repairs if name not in REPAIRS]
         if unknown:
-            raise UsageError(f"nothing to repair is named {unknown[0]!r}; {', '.join(REPAIRS)}")
+            raise UsageError(no_such("defect", unknown[0], REPAIRS))
         if self.tie_break not in TIE_BREAKS:
-            raise UsageError(f"unknown tie-break {self.tie_break!r}; {', '.join(TIE_BREAKS)}")
+            raise UsageError(no_such("tie-break", self.tie_break, TIE_BREAKS))
         order = [REPAIRS.index(name) for name in self.repairs]
         columns = (
             order,

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib
 import io
@@ -28,9 +27,11 @@ import typer.core
 import typer.main
 
 from dtrdiag import __version__
+from dtrdiag.cli.refusals import refusal
 from dtrdiag.cli.streams import drop, drop_output, one_line, printable
 from dtrdiag.cli.terminating import Terminated
-from dtrdiag.errors import DtrdiagError, SubscriberError
+from dtrdiag.errors import DtrdiagError, SubscriberError, UsageError
+from dtrdiag.suggestions import no_such
 
 PROGRAM = "dtrdiag"
 BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 70, 130, 141, 143
@@ -126,11 +127,15 @@ def answer(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         _tell_of_native()
     except BaseException as error:
-        return _failed(error, debug)
+        return _failed(error, given, debug)
     return status
 
 
 def _invoke(arguments: list[str]) -> int:
+    verb = _verb_of(arguments)
+    if verb is not None and verb not in VERBS and not verb.startswith("-"):
+        # Before all of them are loaded to find that out.
+        raise UsageError(f"{no_such('verb', verb, VERBS)} (see {PROGRAM} --help)")
     command = typer.main.get_command(build(_asked_for(arguments)))
     try:
         with command.make_context(PROGRAM, arguments) as context:
@@ -146,10 +151,14 @@ def _invoke(arguments: list[str]) -> int:
 
 def _asked_for(arguments: Sequence[str]) -> Iterable[str]:
     """The verbs that the arguments need: the one they begin with, or all, to list or suggest."""
-    first = next((argument for argument in arguments if argument not in FLAGS), None)
+    first = _verb_of(arguments)
     if first is None and "--version" in arguments:
         return ()
     return (first,) if first in VERBS else VERBS
+
+
+def _verb_of(arguments: Sequence[str]) -> str | None:
+    return next((argument for argument in arguments if argument not in FLAGS), None)
 
 
 def _tell_of_native() -> None:
@@ -171,7 +180,7 @@ def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
     return kept + arguments[end:], len(kept) < end
 
 
-def _failed(error: BaseException, debug: bool) -> int:
+def _failed(error: BaseException, given: Sequence[str], debug: bool) -> int:
     if isinstance(error, BrokenPipeError):
         drop_output()
         return PIPE_CLOSED
@@ -191,7 +200,7 @@ def _failed(error: BaseException, debug: bool) -> int:
         _say(f"error: {error.what}", error.where)
         return error.exit_status
     if isinstance(error, _REFUSED):
-        what, help_of = _refusal(error)
+        what, help_of = refusal(error, given, PROGRAM)
         _say(f"error: {what}", f"see {help_of} --help")
         return BAD_INPUT
     if isinstance(error, OSError):
@@ -223,20 +232,3 @@ def _write(text: str) -> None:
         drop_output()
 
 
-def _refusal(error: Any) -> tuple[str, str]:
-    """What typer refused, and the command whose help says more."""
-    what = error.format_message().strip().rstrip(".")
-    what = what[:1].lower() + what[1:]
-    context = getattr(error, "ctx", None)
-    if "no such command" in what and "Did you mean" not in what and context is not None:
-        what += _close_verbs(what.split("'")[1], context.command)
-    help_of = PROGRAM if context is None else context.command_path
-    return what, help_of
-
-
-def _close_verbs(given: str, group: Any) -> str:
-    known = [name for name in VERBS if name in group.commands] or list(group.commands)
-    close = difflib.get_close_matches(given, known, 3)
-    if close:
-        return f"; did you mean {' or '.join(close)}?"
-    return f"; there are {', '.join(known)}"

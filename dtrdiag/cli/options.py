@@ -27,6 +27,7 @@ from dtrdiag.simulator import (
     find_policy,
     native_available,
 )
+from dtrdiag.suggestions import no_such
 
 DEFAULT_POLICY = "dtr"
 
@@ -149,7 +150,7 @@ class Rules:
         """
         engine = _or(self.engine, "auto")
         if engine not in ENGINES:
-            raise UsageError(f"unknown engine {engine!r}; engines: {', '.join(ENGINES)}")
+            raise UsageError(no_such("engine", engine, ENGINES))
         if engine == "native" and not native_available():
             raise UsageError("the native engine is not built in this installation")
         limit = self.overhead_limit

@@ -138,13 +138,16 @@ def check_outputs(paths: Iterable[Pathlike | None], force: bool, option: str = "
         option: what asks for that, for messages.
 
     Raises:
-        OutputError: a file exists already (unless `force`), is a directory, is named twice, or its
-            folder does not exist.
+        OutputError: a file exists already (unless `force`), is a directory, a pipe or a device, is
+            named twice, or its folder does not exist.
     """
     seen = set()
     for path in (Path(path) for path in paths if path is not None):
         if path.is_dir():
             raise OutputError("is a directory, not a file", path=path)
+        # A pipe waits for a reader, who may never come.
+        if path.exists() and not path.is_file():
+            raise OutputError("is not a plain file", path=path)
         # A link that leads nowhere is there, too.
         if os.path.lexists(path) and not force:
             raise OutputError(f"exists already; {option} replaces it", path=path)

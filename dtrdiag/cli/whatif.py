@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import attrs
@@ -23,7 +22,7 @@ from dtrdiag.cli.sources import (
     record,
     recorded,
 )
-from dtrdiag.errors import AnalysisError, OutputError, UsageError
+from dtrdiag.errors import AnalysisError, UsageError
 from dtrdiag.events.records import End, RunHeader
 from dtrdiag.experiments.policyfile import load_policy_file
 from dtrdiag.instrumentation import check_log_name
@@ -116,9 +115,6 @@ def _check_output(output: str | None, replace: bool) -> None:
         return
     if not output:
         raise UsageError("-o needs the name of a log, not an empty text")
-    # The log is read again for the answer, which a pipe or a device does not allow.
-    if Path(output).exists() and not (Path(output).is_file() or Path(output).is_dir()):
-        raise OutputError("is no plain file", path=output)
     check_outputs([output], replace, option="--replace")
     check_log_name(output)
 

@@ -17,6 +17,7 @@ from dtrdiag.events.gathering import Gatherer
 from dtrdiag.events.parquet import MAGIC, RUN_KEY, SCHEMA_KEY, SUFFIX, load_pyarrow
 from dtrdiag.events.records import SCHEMA_MINOR, Event, RunHeader
 from dtrdiag.log.reader import LogReader
+from dtrdiag.suggestions import no_such
 
 BATCH = 1 << 18
 """How many events are in memory in columns at a time."""
@@ -86,7 +87,7 @@ class ParquetReader(LogReader):
         self.complete, self.problem, self.passed_over = False, None, 0
         unknown = [name for name in names or () if name not in COLUMNS]
         if unknown:
-            raise UsageError(f"a log has no column {unknown[0]!r}")
+            raise UsageError(no_such("column of a log", unknown[0], COLUMNS))
         done, last_seq = 0, -1
         try:
             for columns in self._batches(names, None if names is None else {*names, "seq"}):

@@ -10,6 +10,7 @@ from dtrdiag.errors import UsageError
 from dtrdiag.events.records import End, RunHeader
 from dtrdiag.ids import OpId, StorageId, TensorId
 from dtrdiag.interventions import REPAIRS, Interventions
+from dtrdiag.suggestions import no_such
 
 DEALLOCS = ("eager", "ignore", "banish")
 """What a release of the last external reference does: evict at once, nothing, free for good."""
@@ -144,4 +145,4 @@ def budget_from_ratio(peak_bytes: int, ratio: float) -> int:
 
 def _choice(what: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise UsageError(f"unknown {what} {value!r}; choices: {', '.join(choices)}")
+        raise UsageError(no_such(what, value, choices))

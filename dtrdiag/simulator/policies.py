@@ -11,7 +11,6 @@ policy is a function of the pool that returns one score per storage; the lowest 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 
 import attrs
@@ -19,6 +18,7 @@ import attrs
 from dtrdiag.errors import PolicyError
 from dtrdiag.simulator.pool import USES, Pool
 from dtrdiag.simulator.scoring import Pick
+from dtrdiag.suggestions import no_such
 
 PolicyFunction = Callable[[Pool], object]
 """Returns a `Quotient` of integer arrays, exact; a float array; or a `Pick`."""
@@ -120,10 +120,8 @@ def find_policy(name: str) -> Policy:
     try:
         return _POLICIES[name]
     except KeyError:
-        close = difflib.get_close_matches(name, _POLICIES, 3)
-        known = f"one of a file needs --policy-file FILE.py; known: {', '.join(_POLICIES)}"
-        hint = f"did you mean {' or '.join(close)}?" if close else known
-        raise PolicyError(f"unknown policy {name!r}; {hint}") from None
+        known = f"one of a file needs --policy-file FILE.py; there are {', '.join(_POLICIES)}"
+        raise PolicyError(no_such("policy", name, _POLICIES, known)) from None
 
 
 def policies() -> tuple[Policy, ...]:

@@ -5,13 +5,13 @@ Names of bundled and public traces come first; a file of the same name is reache
 
 from __future__ import annotations
 
-import difflib
 import os
 
 import attrs
 
 from dtrdiag.errors import UsageError
 from dtrdiag.files import ARCHIVE_SEPARATOR
+from dtrdiag.suggestions import close_files, no_such
 from dtrdiag.trace.bundled import bundled_traces
 from dtrdiag.trace.dtrlog import read_dtr_log
 from dtrdiag.trace.fetching import fetch
@@ -99,9 +99,7 @@ def resolve(trace: str | os.PathLike[str]) -> Trace:
     if os.path.exists(text) or _is_path(text):
         return read_dtr_log(text)
     names = [*bundled_traces(), *PUBLIC_TRACES]
-    close = difflib.get_close_matches(text.lower(), names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"known names: {', '.join(names)}"
-    raise UsageError(f"unknown trace {text[:60]!r}: no such name and no such file; {hint}")
+    raise UsageError(no_such("trace or file", text, [*names, *close_files(text)]))
 
 
 def _is_path(text: str) -> bool:

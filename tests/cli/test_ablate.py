@@ -167,7 +167,7 @@ def test_noise_changes_costs_and_is_kept_apart(answers, here):
     ("arguments", "what"),
     [
         (["ablate", "chain-64", "--from", "0.1"], "needs --from and --to"),
-        ([*TWO, "-p", "dtl"], "unknown policy 'dtl'"),
+        ([*TWO, "-p", "dtl"], 'no policy "dtl"'),
         ([*TWO, "--noise-seeds", "3"], "--noise-seeds needs --epsilon"),
         ([*TWO, "--epsilon", "1.5"], "must be in (0, 1)"),
         ([*TWO, "--epsilon", "0.1", "--noise-seeds", "0"], "must be 1 to 1000"),

@@ -48,16 +48,24 @@ def test_every_verb_has_help_with_json(answers, verb):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["swep"], ["no such command 'swep'", "sweep", "(see dtrdiag --help)"]),
-        (["zzz"], ["no such command 'zzz'"]),
-        (["traces", "inof"], ["info", "(see dtrdiag traces --help)"]),
+        (["swep"], ['no verb "swep"; did you mean sweep? (see dtrdiag --help)']),
+        (["zzz"], ['no verb "zzz"; there are quickstart, traces, ', "doctor (see dtrdiag --help)"]),
+        (["traces", "inof"], ['no verb "inof"; did you mean info? (see dtrdiag traces --help)']),
         (["run"], ["missing argument 'TRACE'", "(see dtrdiag run --help)"]),
-        (["run", "chain-64", "more"], ["more"]),
-        (["run", "chain-64", "--polcy", "dtr"], ["--polcy", "--policy"]),
-        (["run", "chain-64", "--seed", "x"], ["--seed"]),
-        (["run", "chain-64", "-r"], ["-r"]),
-        (["replay", "x.jsonl", "--at", "1.5"], ["--at"]),
-        (["--nope"], ["--nope"]),
+        (["run", "chain-64", "more"], ['one argument too many: "more" (see dtrdiag run --help)']),
+        (
+            ["run", "chain-64", "--polcy", "dtr"],
+            ['no option "--polcy"; did you mean --policy? (see '],
+        ),
+        (
+            ["run", "chain-64", "--seed", "x"],
+            ['--seed must be a whole number, not "x" (see dtrdiag run'],
+        ),
+        (["run", "chain-64", "-r"], ["option -r needs a value (see dtrdiag run --help)"]),
+        (["replay", "x.jsonl", "--at", "1.5"], ['--at must be a whole number, not "1.5"']),
+        (["whatif", "chain-64", "--epsilon=q"], ['--epsilon must be a number, not "q"']),
+        (["--nope"], ['no option "--nope" (see dtrdiag --help)']),
+        (["--json", "run", "chain-64"], ["option --json before the verb: it goes after it"]),
     ],
 )
 def test_what_cannot_be_parsed_is_one_line(refuses, arguments, words):
@@ -70,11 +78,13 @@ def test_debug_shows_a_traceback_on_either_side_of_the_verb(dtrdiag, arguments):
     answer = dtrdiag(*arguments)
     assert answer.status == 2
     assert "Traceback (most recent call last)" in answer.err
-    assert answer.err.rstrip().splitlines()[-1].startswith("dtrdiag: error: unknown trace 'nope'")
+    assert (
+        answer.err.rstrip().splitlines()[-1].startswith('dtrdiag: error: no trace or file "nope"')
+    )
 
 
 def test_after_two_dashes_debug_is_an_argument(refuses):
-    assert "'--debug'" in refuses("run", "--", "--debug")
+    assert '"--debug"' in refuses("run", "--", "--debug")
 
 
 def _raising(monkeypatch, error):
@@ -205,7 +215,7 @@ def test_a_terminal_without_the_characters_gets_others(here):
         (["run", "chain-64", "-r", "0.5", "-o", "x.jsonl"], 0, "chain-64 under dtr"),
         (["--help"], 0, "Usage: dtrdiag"),
         (["--version"], 0, __version__),
-        (["run", "nope"], 2, "unknown trace"),
+        (["run", "nope"], 2, "no trace or file"),
         (["run", "nope", "--debug"], 2, "Traceback"),
     ],
 )

@@ -114,6 +114,39 @@ def test_what_is_no_regular_file(refuses, here):
     assert "not a regular file" in refuses(*sweep, "-o", "kept")
 
 
+OUTPUTS = [
+    ["run", "chain-64", "-o", "pipe"],
+    ["run", "chain-64", "-o", "pipe.parquet"],
+    ["oom", "recurrent-16", "-r", "0.55", "--dot", "pipe"],
+    ["oom", "recurrent-16", "-r", "0.55", "--graphml", "pipe"],
+    ["chains", "chain-64", "-r", "0.5", "--csv", "pipe"],
+    ["chains", "chain-64", "-r", "0.5", "--dot", "pipe"],
+    ["graph", "chain-64", "-o", "pipe.dot"],
+    ["map", "chain-64", "--from", "0.5", "--to", "0.5", "-o", "pipe.parquet"],
+    ["ablate", "chain-64", "--from", "0.5", "--to", "0.5", "-p", "dtr", "--csv", "pipe"],
+]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+@pytest.mark.parametrize("ask", OUTPUTS, ids=lambda ask: f"{ask[0]} {ask[-2]} {ask[-1]}")
+def test_a_pipe_that_nobody_reads_is_no_output(refuses, here, ask):
+    os.mkfifo(here / ask[-1])
+    for more in ([], ["--force"]):
+        assert refuses(*ask, *more) == f"is not a plain file ({ask[-1]})"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_pipe_is_no_folder(refuses, here):
+    os.mkfifo(here / "pipe")
+    for ask in (
+        ["sweep", "chain-64", "--ratios", "0.5"],
+        ["ablate", "chain-64", "--from", "0.5", "--to", "0.5", "-p", "dtr"],
+        ["reproduce", "--quick"],
+        ["quickstart"],
+    ):
+        assert "(pipe" in refuses(*ask, "-o", "pipe")
+
+
 @pytest.mark.parametrize("verb", [["oom"], ["graph"], ["diff", "x.jsonl.zst"]])
 def test_a_log_is_told_by_its_first_line_however_long(answers, fails, here, verb):
     import zstandard
@@ -142,7 +175,7 @@ def test_members_of_an_archive(refuses, here):
     with zipfile.ZipFile(here / "a.zip", "w") as bundle:
         bundle.writestr("logs/one.log", b"")
         bundle.writestr("logs/two.log", b"")
-    assert "no member matches 'three'" in refuses("run", "a.zip::three")
+    assert 'no member "three"; there are one.log, two.log' in refuses("run", "a.zip::three")
     assert "matches 2 members" in refuses("run", "a.zip::logs")
     assert "name a member of it, as a.zip::PART" in refuses("run", "a.zip")
     assert "no such file" in refuses("run", "gone.zip::one")
@@ -183,11 +216,11 @@ def test_options_that_exclude_each_other(refuses, verb):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["-p", "dtr-eqq"], "unknown policy 'dtr-eqq'; did you mean dtr-eq"),
-        (["--dealloc", "never"], "unknown dealloc 'never'; choices: eager, ignore, banish"),
+        (["-p", "dtr-eqq"], 'no policy "dtr-eqq"; did you mean dtr-eq?'),
+        (["--dealloc", "never"], 'no dealloc "never"; there are eager, ignore, banish'),
         (["--overhead-limit", "0.5"], "an overhead limit must be a number >= 1 or none"),
         (["--overhead-limit", "nan"], "an overhead limit must be a number >= 1 or none"),
-        (["--engine", "fast"], "unknown engine 'fast'; engines: auto, native, python"),
+        (["--engine", "fast"], 'no engine "fast"; there are auto, native, python'),
         (["--seed", "-1"], "a seed must be in [0, 2**63), not -1"),
     ],
 )
@@ -199,7 +232,7 @@ def test_rules(refuses, verb, options, why):
 @pytest.mark.parametrize("option", ["--semantics", "--dealloc", "--engine"])
 @pytest.mark.parametrize("verb", [["run"], ["oom"], ["sweep", "--ratios", "0.5"]])
 def test_an_empty_text_is_no_choice(refuses, verb, option):
-    assert f"unknown {option[2:]} ''" in refuses(*verb, "chain-64", option, "")
+    assert f'no {option[2:]} ""; there are ' in refuses(*verb, "chain-64", option, "")
 
 
 @pytest.mark.parametrize(

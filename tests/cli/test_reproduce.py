@@ -96,7 +96,7 @@ def test_only_runs_what_is_named(dtrdiag, refuses, claim):
     claim("other")
     ran = dtrdiag("reproduce", "mine", "--only", "other", "--json", "-j", 1).json["claims"]
     assert [c["id"] for c in ran] == ["other"]
-    assert "no claim 'gone'; there are grows, other" in refuses(
+    assert 'no claim "gone"; there are grows, other' in refuses(
         "reproduce", "mine", "--only", "gone"
     )
 
@@ -147,9 +147,9 @@ def test_with_quick_it_is_noted_alone(dtrdiag, claim):
     [
         ({"expect": "overheads > 1"}, "no field 'overheads'", 14),
         ({"expect": "overhead"}, "compares nothing", 14),
-        ({"trace": "chain-65"}, "unknown trace 'chain-65'", 10),
+        ({"trace": "chain-65"}, 'no trace or file "chain-65"', 10),
         ({"trace": "gone.log"}, "gone.log", 10),
-        ({"cost": "dear"}, "unknown cost 'dear'", 8),
+        ({"cost": "dear"}, 'no cost "dear"', 8),
     ],
 )
 def test_a_bad_ledger_is_refused_with_file_and_line(refuses, claim, change, says, line):

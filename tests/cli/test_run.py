@@ -1,8 +1,8 @@
 import hashlib
-import os
 
 import pytest
 
+from dtrdiag.errors import OutputError
 from dtrdiag.log import open_log, verify
 from dtrdiag.simulator import RunConfig, native_available, simulate
 from dtrdiag.trace import TraceBuilder, write_dtr_log
@@ -245,8 +245,25 @@ def test_an_interrupt_in_a_policy_is_an_interrupt(dtrdiag, here):
     assert (answer.status, answer.err) == (130, "dtrdiag: interrupted\n")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
-def test_a_log_on_a_full_disk_is_told_by_its_writer(dtrdiag):
-    answer = dtrdiag("run", "recurrent-16", "-r", "0.55", "-o", "/dev/full", "--force")
-    assert answer.one_line() == "cannot be written: No space left on device (/dev/full)"
+class _FullDisk:
+    """A writer that finds no room."""
+
+    def __init__(self, path, force=False):
+        self.path = path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def __call__(self, event):
+        what = "cannot be written: No space left on device"
+        raise OutputError(what, path=self.path)
+
+
+def test_a_log_on_a_full_disk_is_told_by_its_writer(dtrdiag, monkeypatch):
+    monkeypatch.setattr("dtrdiag.cli.sources.log_writer", _FullDisk)
+    answer = dtrdiag("run", "recurrent-16", "-r", "0.55", "-o", "full.jsonl")
+    assert answer.one_line() == "cannot be written: No space left on device (full.jsonl)"
     assert answer.status == 2

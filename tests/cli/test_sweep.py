@@ -176,7 +176,7 @@ def test_results_of_another_version_are_not_used(answers, simulated, monkeypatch
         (["--ratios", "0.5", "-j", "0"], "-j must be 1 to 256"),
         (["--ratios", "0.5", "-j", "-2"], "-j must be 1 to 256"),
         (["--ratios", "0.5:0.1:0.1"], "its end is below its start"),
-        (["--ratios", "0.5", "-p", "nope"], "unknown policy 'nope'"),
+        (["--ratios", "0.5", "-p", "nope"], 'no policy "nope"'),
     ],
 )
 def test_grids_that_are_refused(refuses, options, why):

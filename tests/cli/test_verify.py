@@ -100,7 +100,7 @@ def test_scores_of_a_policy_of_ones_own_are_refused(dtrdiag, refuses, here):
 
 def test_bad_input_is_refused_in_one_line(refuses, here, small, chain_lines):
     assert "missing option '--trace'" in refuses("verify", small)
-    assert "unknown trace" in refuses("verify", small, "--trace", "nothing")
+    assert "no trace or file" in refuses("verify", small, "--trace", "nothing")
     (here / "trace.log").write_bytes(b"\n".join(chain_lines))
     assert "not an event log" in refuses("verify", "trace.log", *CHAIN)
     assert "an event log (of a run), not a trace" in refuses("verify", small, "--trace", small)
@@ -394,7 +394,7 @@ def test_a_map_of_an_unknown_policy_needs_its_file(refuses, chain_map):
         part["policy"] = "zigzag"
     chain_map.write_text(json.dumps(document))
     line = refuses("verify", chain_map, *CHAIN)
-    assert "unknown policy 'zigzag'; one of a file needs --policy-file FILE.py; known: dtr" in line
+    assert 'no policy "zigzag"; one of a file needs --policy-file FILE.py; there are dtr' in line
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])

@@ -170,18 +170,18 @@ def test_a_log_of_another_runtime_is_refused(refuses, small, here):
         (["--forbid", "99999999"], "there is no eviction under pressure at event 99999999"),
         (["--policy-from", "99999999=lru"], "there is no decision at event 99999999"),
         (["--policy-from", "0"], "--policy-from must be SEQ=POLICY, not '0'"),
-        (["--policy-from", "0=lur"], "unknown policy 'lur'"),
+        (["--policy-from", "0=lur"], 'no policy "lur"'),
         (["--budget-from", "0=much"], "a budget must be a size"),
         (["--budget-from", "99999999=1GiB"], "there is no decision at event 99999999"),
         (["--size", "5=1EB"], "--size 5=1EB: a size must be a size such as"),
         (["--pin", "-1"], "--pin: '-1' is no number"),
         (["--keep", 1 << 62], f"--keep: {1 << 62} is not below 2**62"),
-        (["--tie-break", ""], "unknown tie-break ''"),
-        (["--semantics", ""], "unknown semantics ''"),
+        (["--tie-break", ""], 'no tie-break ""'),
+        (["--semantics", ""], 'no semantics ""'),
         (["--tie-break", "last"], "nothing is to be changed: this is how the run is"),
         (["--semantics", "simrd"], "nothing is to be changed: this is how the run is"),
         (["--forbid", "0", "--force", "1=2"], "--force, --forbid: two are about"),
-        (["--tie-break", "heads"], "unknown tie-break 'heads'"),
+        (["--tie-break", "heads"], 'no tie-break "heads"'),
         (["--cost", "5"], "--cost must be ID=FIGURE, not '5'"),
         (["--cost", "99999=5"], "cost 99999=5: the trace has no op 99999"),
         (["--size", "1=5", "--size", "1=6"], "--size: two are about 1"),
@@ -189,7 +189,7 @@ def test_a_log_of_another_runtime_is_refused(refuses, small, here):
         (["--noise-seed", "5"], "--noise-seed has no effect without"),
         (["--pin", "99999"], "pin 99999: the trace has no storage 99999"),
         (["--forbid", "@0"], "forbid 0: decision 0 is no eviction under pressure"),
-        (["--repair", "all"], "nothing to repair is named 'all'"),
+        (["--repair", "all"], 'no defect "all"; there are '),
         (["--keep", "1", "-o", "no/where.jsonl"], "the folder does not exist"),
         (["--keep", "1", "-r", "0.5"], "--ratio does not apply to a saved log"),
         (["--keep", "1", "--dealloc", "ignore"], "--dealloc does not apply to a saved log"),
@@ -216,7 +216,7 @@ def test_the_log_is_a_plain_file(refuses, small, here, replace):
     os.mkfifo(here / "pipe")
     for path in ("pipe", os.devnull):
         line = refuses("whatif", small, "--keep", "1", "-o", path, *replace)
-        assert line == f"is no plain file ({path})"
+        assert line == f"is not a plain file ({path})"
 
 
 def test_a_link_that_leads_nowhere_is_replaced_if_asked(answers, refuses, small, here):

@@ -84,7 +84,7 @@ def test_nothing_is_started_for_what_is_known(grid, tmp_path, expected):
 
 def test_what_failed_before_is_kept(grid, tmp_path):
     bad = [*grid[:3], (grid[0][0], RunConfig("nope", 5)), *grid[3:]]
-    with pytest.raises(PolicyError, match="unknown policy"):
+    with pytest.raises(PolicyError, match="no policy"):
         sweep(bad, jobs=1, folder=tmp_path / "kept")
     kept = sweep(grid, jobs=1, folder=tmp_path / "kept")
     assert any(run.reused_from is not None for run in kept)

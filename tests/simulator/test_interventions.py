@@ -137,7 +137,7 @@ def test_another_cost_moves_clock_and_baseline(run, fan):
         ("policy 9=lru", SimulationError, "policy 9=lru: the run makes 9 decisions"),
         ("budget 9=7", SimulationError, "budget 9=7: the run makes 9 decisions"),
         ("budget 3=5; budget 6=7", SimulationError, "budget 6=7: the run makes 5 decisions .oom."),
-        ("policy 3=lur", PolicyError, "unknown policy 'lur'"),
+        ("policy 3=lur", PolicyError, 'no policy "lur"'),
         ("force 3=5", UsageError, "force 3=5: the trace has no storage 5"),
         ("pin 5", UsageError, "pin 5: the trace has no storage 5"),
         ("keep 99", UsageError, "keep 99: the trace has no storage 99"),

@@ -247,8 +247,8 @@ def test_a_subscriber_that_raises_stops_the_run_with_its_own_error(chain_of):
     [
         ({"budget_bytes": 0}, "at least 1 byte"),
         ({"budget_bytes": -5}, "at least 1 byte"),
-        ({"dealloc": "lazy"}, "unknown dealloc 'lazy'"),
-        ({"semantics": "other"}, "unknown semantics"),
+        ({"dealloc": "lazy"}, 'no dealloc "lazy"'),
+        ({"semantics": "other"}, "no semantics"),
         ({"overhead_limit": 0.5}, "overhead limit"),
         ({"overhead_limit": float("nan")}, "overhead limit"),
         ({"overhead_limit": float("inf")}, "overhead limit"),

@@ -355,7 +355,7 @@ def test_losers_are_those_of_a_walk_without_the_victim():
         ({"victims": (Victim(999, None, False),)}, "there is none of index 999"),
         ({"policies": ((999, "lru"),)}, "there is none of index 999"),
         ({"budgets": ((999, 50),)}, "there is none of index 999"),
-        ({"policies": ((4, "lruu"),)}, "unknown policy 'lruu'"),
+        ({"policies": ((4, "lruu"),)}, 'no policy "lruu"'),
         ({"pins": (99,)}, "the trace has no storage 99"),
     ],
 )

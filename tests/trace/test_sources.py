@@ -130,7 +130,8 @@ def test_a_bomb_in_an_archive_is_refused(tmp_path):
 
 def test_a_wrong_member_is_refused_with_the_members_there_are(archive):
     error = refused(f"{archive}::vgg")
-    assert error.what.startswith("no member matches 'vgg'; members: logs/resnet32-a.log")
+    assert error.what.startswith('no member "vgg"; there are ')
+    assert "resnet32-a.log" in error.what
     assert error.path == str(archive)
 
 

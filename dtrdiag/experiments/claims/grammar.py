@@ -12,6 +12,7 @@ from typing import Any
 from dtrdiag.errors import LedgerError
 from dtrdiag.experiments.claims import bounds
 from dtrdiag.experiments.claims.bounds import Answer
+from dtrdiag.suggestions import no_such
 
 MAX_CHARACTERS = 1000
 MAX_DEPTH = 40
@@ -144,7 +145,7 @@ def _parts(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         name = node.func.id
         if name not in ARGUMENTS:
-            raise LedgerError(f"unknown function {name!r}; functions: {', '.join(ARGUMENTS)}")
+            raise LedgerError(no_such("function", name, ARGUMENTS))
         if len(node.args) != ARGUMENTS[name]:
             raise LedgerError(f"{name} takes {ARGUMENTS[name]} arguments, not {len(node.args)}")
         if name == "each":

@@ -14,6 +14,7 @@ from dtrdiag.experiments.claims.predicates import Predicate, parse_predicate
 from dtrdiag.experiments.claims.records import EVIDENCE, MOVES, ROLES, Item, Reference
 from dtrdiag.experiments.claims.registry import Check, find_check
 from dtrdiag.experiments.claims.whatif import INTERVENING
+from dtrdiag.suggestions import no_such
 
 OWN_KEYS = ("check", "title", "expect", "refer", "role")
 """Keys of an item that are no parameters of its check."""
@@ -132,7 +133,7 @@ def _role(table: Mapping[str, Any], kind: str) -> str:
         return EVIDENCE
     role = table.get("role", MOVES)
     if role not in ROLES:
-        raise LedgerError(f"unknown role {role!r:.60}; it is {' or '.join(ROLES)}")
+        raise LedgerError(no_such("role", role, ROLES))
     return str(role)
 
 
@@ -193,8 +194,7 @@ def _check_circles(references: Mapping[str, Reference]) -> None:
 def _refuse_unknown(used: list[str], references: Mapping[str, Reference]) -> None:
     for name in used:
         if name not in references:
-            known = f"; there are {', '.join(references)}" if references else ""
-            raise LedgerError(f"unknown reference {{{name}}}{known}")
+            raise LedgerError(no_such("reference", name, references))
 
 
 def _check_early(

@@ -23,6 +23,7 @@ from dtrdiag.experiments.claims.records import (
     Ledger,
 )
 from dtrdiag.experiments.claims.statuses import STATUSES
+from dtrdiag.suggestions import no_such, quoted
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -117,7 +118,7 @@ def _claim(fields: Mapping[str, Any], path: Path, places: Places) -> Claim:
     cost = fields.get("cost", FULL)
     for name, value, choices in (("kind", texts["kind"], KINDS), ("cost", cost, COSTS)):
         if value not in choices:
-            raise refuse(f"unknown {name} {value!r:.60}; it is {' or '.join(choices)}", name)
+            raise refuse(no_such(name, value, choices), name)
     evidence = _items(fields, "evidence", path, places)
     interventions = _items(fields, "intervention", path, places)
     if interventions and texts["kind"] != MECHANISM:
@@ -173,7 +174,8 @@ def read_committed(folder: Path) -> dict[str, str]:
         raise LedgerError(f"the schema must be {COMMITTED_SCHEMA}", path=path)
     for name, status in statuses.items():
         if status not in STATUSES:
-            raise LedgerError(f"unknown status {status!r:.60} of {name!r:.60}", path=path)
+            what = f"{no_such('status', status, STATUSES)} (of the claim {quoted(name)})"
+            raise LedgerError(what, path=path)
     return statuses
 
 

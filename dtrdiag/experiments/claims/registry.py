@@ -6,7 +6,6 @@ a document of JSON types, in which a `Bound` stands for a figure of which only b
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ import attrs
 
 from dtrdiag.errors import LedgerError
 from dtrdiag.experiments.claims.laboratory import Laboratory
+from dtrdiag.suggestions import no_such
 
 Parser = Callable[[Any], Any]
 """Turns a value of TOML into what a check works with. Raises ValueError, with what it must be."""
@@ -62,9 +62,7 @@ class Check:
             LedgerError: there is no such parameter, or its value cannot be used.
         """
         if name not in self.parameters:
-            close = difflib.get_close_matches(name, self.parameters, 1)
-            hint = f"did you mean {close[0]}?" if close else ", ".join(self.parameters)
-            raise LedgerError(f"check {self.name!r} has no parameter {name!r}; {hint}")
+            raise LedgerError(no_such(f"parameter of check {self.name}", name, self.parameters))
         try:
             return self.parameters[name](value)
         except ValueError as error:
@@ -103,9 +101,7 @@ def find_check(name: str) -> Check:
         LedgerError: there is none.
     """
     if name not in _CHECKS:
-        close = difflib.get_close_matches(name, _CHECKS, 1)
-        hint = f"did you mean {close[0]}?" if close else f"checks: {', '.join(_CHECKS)}"
-        raise LedgerError(f"unknown check {name[:60]!r}; {hint}")
+        raise LedgerError(no_such("check", name, _CHECKS))
     return _CHECKS[name]
 
 

@@ -16,6 +16,7 @@ from dtrdiag.experiments.claims.laboratory import Laboratory
 from dtrdiag.experiments.claims.reading import COMMITTED, COMMITTED_SCHEMA, read_ledger
 from dtrdiag.experiments.claims.records import EVIDENCE, QUICK, Claim, Ledger
 from dtrdiag.experiments.executors import Here, Processes
+from dtrdiag.suggestions import no_such
 
 REPRODUCE_SCHEMA = "dtrdiag.reproduce/1"
 Tell = Callable[[Judged], None]
@@ -35,8 +36,7 @@ def chosen(ledger: Ledger, quick: bool, only: Sequence[str]) -> list[Claim]:
     known = {claim.id: claim for claim in ledger.claims}
     for name in only:
         if name not in known:
-            listed = ", ".join(known)
-            raise LedgerError(f"no claim {name[:60]!r}; there are {listed}", path=ledger.folder)
+            raise LedgerError(no_such("claim", name, known), path=ledger.folder)
     wanted = set(only or known)
     return [
         claim

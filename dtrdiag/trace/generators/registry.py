@@ -7,6 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from dtrdiag.errors import UsageError
+from dtrdiag.suggestions import no_such
 from dtrdiag.trace.generators.recorder import Recorder
 from dtrdiag.trace.model import Trace
 
@@ -66,8 +67,7 @@ def generate(name: str, *, depth: int, width: int, batch: int, label: str | None
     try:
         entry = GENERATORS[name]
     except KeyError:
-        known = ", ".join(GENERATORS)
-        raise UsageError(f"unknown generator {name!r}; there are: {known}") from None
+        raise UsageError(no_such("generator", name, GENERATORS)) from None
     limits = {"depth": entry.max_depth, "width": MAX_WIDTH, "batch": MAX_BATCH}
     for parameter, value in {"depth": depth, "width": width, "batch": batch}.items():
         if not 1 <= value <= limits[parameter]:
