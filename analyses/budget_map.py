@@ -11,11 +11,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
 
 import attrs
 
 from dtrdiag.errors import AnalysisError
 from dtrdiag.events.records import End, RunHeader
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 OK, OOM, THRASHED = "ok", "oom", "thrashed"
 UNKNOWN = "unknown"
@@ -81,6 +86,28 @@ class BudgetMap:
         """
         baseline_ns = self.header.baseline_cost_ns
         return (baseline_ns + run.remat_cost_ns) / baseline_ns if baseline_ns else None
+
+    def to_arrow(self) -> pa.Table:
+        """A `pyarrow.Table` with a row for each interval; see `map_table` for its columns.
+
+        Raises:
+            UsageError: pyarrow is not installed.
+            AnalysisError: a number does not fit into 64 bits.
+        """
+        from dtrdiag.analyses.map_table import map_arrow
+
+        return map_arrow(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a DataFrame, indexed from 0; an interval without an upper bound has `<NA>`.
+
+        Raises:
+            UsageError: pandas or pyarrow is not installed.
+            AnalysisError: as `to_arrow`.
+        """
+        from dtrdiag.log.tables import pandas_frame
+
+        return pandas_frame(self.to_arrow())
 
 
 @attrs.frozen

@@ -117,6 +117,9 @@ class ParquetReader(LogReader):
                 f"ends after row {done}, the event with seq {last_seq}, without an end event"
             )
 
+    def _in_columns(self) -> Iterator[EventColumns]:
+        return self.batches()
+
     def _batches(
         self, names: Collection[str] | None, wanted: Collection[str] | None
     ) -> Iterator[EventColumns]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 import zstandard
@@ -20,6 +20,12 @@ from dtrdiag.errors import LogError
 from dtrdiag.events.codec import decode, header_version, is_unknown_kind
 from dtrdiag.events.records import SCHEMA_MINOR, End, Event, RunHeader
 from dtrdiag.files import open_source
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from dtrdiag.events.columns import EventColumns
 
 MAX_LINE_BYTES = 16 << 20
 """A longer line is refused: no event is that long, and a line is held in memory whole."""
@@ -87,6 +93,42 @@ class LogReader:
             self.problem = (
                 f"ends after line {number}, the event with seq {last_seq}, without an end event"
             )
+
+    def to_arrow(self, columns: Collection[str] | None = None) -> pa.Table:
+        """The log as a `pyarrow.Table`: a row per event, with the columns of docs/events.md.
+
+        `event` is the kind, and fields have their names, units in them. Scores have two columns,
+        `score` for fractions and `score_int` for whole numbers. What only the first event, the
+        stop and the end have is a JSON object in `rest`. Time is linear; the table is in memory,
+        at most some 300 bytes an event, and besides it one batch of events.
+
+        Args:
+            columns: the columns to keep, in this order; None: all. Ten columns of numbers take
+                about 80 bytes an event.
+
+        Raises:
+            UsageError: pyarrow is not installed, or there is no such column.
+            LogError: as iterating does; or a number does not fit into 64 bits.
+        """
+        from dtrdiag.log.tables import arrow_table
+
+        return arrow_table(self._in_columns(), columns)
+
+    def to_pandas(self, columns: Collection[str] | None = None) -> pd.DataFrame:
+        """The log as a DataFrame; arguments, columns and errors as `to_arrow`.
+
+        Whole numbers stay whole where some are missing (`Int64`), flags are `boolean`, words
+        categories. Lists are objects, which take a hundred bytes each and more: leave the columns
+        out that are not needed.
+        """
+        from dtrdiag.log.tables import pandas_frame
+
+        return pandas_frame(self.to_arrow(columns))
+
+    def _in_columns(self) -> Iterator[EventColumns]:
+        from dtrdiag.log.tables import columns_in_batches
+
+        return columns_in_batches(self)
 
     def _read_header(self) -> RunHeader:
         for (line, *_), whole in _lines(self.path):
