@@ -1,0 +1,378 @@
+"""How does a map of budgets look: outcome and overhead as steps over the budget, to the byte?
+
+What is drawn is put together by the chart itself, from all rows, for the part that is shown: narrow
+stretches that fall into two pixels become one mark that keeps their extremes and is never narrower
+than that, so no sliver is lost, and whoever zooms in far enough sees each by itself. Outcomes are
+told apart by their marks as well as by colour: a line, a solid column, a striped one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dtrdiag.analyses.budget_map import (
+    OK,
+    OOM,
+    THRASHED,
+    UNKNOWN,
+    BudgetMap,
+    Cliff,
+    MapSummary,
+    Segment,
+)
+from dtrdiag.rendering.charts import OUTCOME_COLOURS
+from dtrdiag.rendering.commands import run_command
+from dtrdiag.rendering.maprows import WORDS, MapRow
+from dtrdiag.rendering.pages.parts import Chart, Reading
+from dtrdiag.rendering.units import short_bytes
+
+COLOURS = OUTCOME_COLOURS | {UNKNOWN: "#8c8c8c"}
+LEGEND = {
+    OK: "finishes (line)",
+    OOM: "out of memory (solid)",
+    THRASHED: "stopped by the limit (striped)",
+    UNKNOWN: "not looked at (dotted)",
+}
+"""What the legend says of each outcome, in order; also how it looks."""
+LEAST_PIXELS = 2
+"""No stretch is drawn narrower than this."""
+STEP_HEIGHT = 240
+_STRIPES_PIXELS = 6
+_LABEL_PIXELS = 44
+"""Numbers of inversions closer together than this are one label."""
+_LANE_PIXELS = 14
+_ZOOMED = {"domain": [{"expr": "domain[0]"}, {"expr": "domain[1]"}], "nice": False, "zero": False}
+_BYTES_A_PIXEL = "(domain[1] - domain[0]) / width"
+
+
+def step_chart(
+    chart_id: str,
+    heading: str,
+    budget_map: BudgetMap,
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    summary: MapSummary,
+    domain: tuple[int, int],
+    top: float,
+    log: bool,
+) -> Chart:
+    """Outcome and overhead over the budget.
+
+    Args:
+        chart_id: of the chart.
+        heading: its title.
+        budget_map: what is known.
+        columns: its rows, as `row_columns` gives them.
+        summary: what the map comes to: its segments, and what is to be pointed out.
+        domain: the range that is shown at first, half-open.
+        top: the largest overhead to be seen.
+        log: whether the overhead's axis is logarithmic.
+    """
+    marks = summary_marks(summary, domain)
+    others = [segment for segment in summary.segments if segment.outcome != OK]
+    kinds = [outcome for outcome in LEGEND if WORDS[outcome] in columns["outcome"]]
+    layers = [
+        *(_other_layers([outcome for outcome in kinds if outcome != OK]) if others else []),
+        _overhead_layer("most" in columns, top, log),
+        *([_marks_layer()] if marks else []),
+    ]
+    encoded = {
+        "x": x_axis(budget_map.header.peak_bytes),
+        "color": colour(kinds, _lanes(marks) * _LANE_PIXELS),
+    }
+    for layer in layers:
+        layer["encoding"] = encoded | layer["encoding"]
+    if marks:
+        del layers[-1]["encoding"]["color"]
+    more = {"others": _segment_columns(others, domain[1]), "marks": marks}
+    return Chart(
+        id=chart_id,
+        heading=heading,
+        words=_words(kinds, bool(marks)),
+        spec={"height": STEP_HEIGHT, "layer": layers},
+        columns=columns,
+        x="lo",
+        x2="hi",
+        readings=readings(budget_map, columns),
+        domain=domain,
+        group="budget",
+        more={name: source for name, source in more.items() if source},
+    )
+
+
+def _segment_columns(segments: Sequence[Segment], after: int) -> dict[str, list[Any]]:
+    if not segments:
+        return {}
+    return {
+        "lo": [segment.lo_bytes for segment in segments],
+        "hi": [after if s.hi_bytes is None else s.hi_bytes for s in segments],
+        "outcome": [WORDS[segment.outcome] for segment in segments],
+    }
+
+
+def x_axis(peak_bytes: int | None) -> dict[str, Any]:
+    """The axis of budgets: bytes to the byte, and under them the ratio of the peak."""
+    label = "format(datum.value, ',d')"
+    title = "budget (B)"
+    if peak_bytes:
+        label = f"[{label}, format(datum.value / {peak_bytes}, '.6~f')]"
+        title = "budget (B), and as a ratio of the peak"
+    axis = {
+        "title": title,
+        "labelExpr": label,
+        "tickMinStep": 1,
+        "tickCount": {"expr": "max(2, floor(width / 150))"},
+        "grid": False,
+    }
+    return {"field": "left", "type": "quantitative", "scale": _ZOOMED, "axis": axis}
+
+
+def colour(outcomes: Sequence[str], above: int = 0) -> dict[str, Any]:
+    """Colours of outcomes, with a legend that says how each looks besides.
+
+    Args:
+        outcomes: those that there are.
+        above: pixels between the plot and the legend, for labels.
+    """
+    words = [WORDS[outcome] for outcome in outcomes]
+    says = " : ".join(f"datum.value === '{WORDS[each]}' ? '{LEGEND[each]}'" for each in outcomes)
+    return {
+        "field": "outcome",
+        "type": "nominal",
+        "scale": {"domain": words, "range": [COLOURS[outcome] for outcome in outcomes]},
+        "legend": {
+            "title": None,
+            "labelExpr": f"{says} : datum.value",
+            "symbolType": "square",
+            "symbolOpacity": 1,
+            "symbolStrokeWidth": 0,
+            "offset": 8 + above,
+        },
+    }
+
+
+def drawn_transform(keep: Sequence[str], pixels: int, most: str | None) -> list[dict[str, Any]]:
+    """From rows `lo`, `hi` to marks `left`, `right`, within `domain`.
+
+    Args:
+        keep: fields by which marks are told apart.
+        pixels: no mark is narrower.
+        most: an expression; with it, marks have the extremes of `overhead` and of it, `bottom` and
+            `top`.
+    """
+    least = f"{pixels} * {_BYTES_A_PIXEL}"
+    kept = [
+        {"op": "min", "field": "lo", "as": "from"},
+        {"op": "max", "field": "hi", "as": "to"},
+    ]
+    if most is not None:
+        kept.append({"op": "min", "field": "overhead", "as": "bottom"})
+        kept.append({"op": "max", "field": "highest", "as": "top"})
+    return [
+        {"filter": "datum.hi > domain[0] && datum.lo < domain[1]"},
+        # Each wide one by itself; narrow ones by the pixels in which they begin.
+        {
+            "calculate": f"datum.hi - datum.lo >= {least} ? datum.lo"
+            f" : -1 - floor((datum.lo - domain[0]) / ({least}))",
+            "as": "mark",
+        },
+        *([] if most is None else [{"calculate": most, "as": "highest"}]),
+        {"aggregate": kept, "groupby": [*keep, "mark"]},
+        {"calculate": "max(datum.from, domain[0])", "as": "left"},
+        {"calculate": f"min(max(datum.to, datum.left + {least}), domain[1])", "as": "right"},
+    ]
+
+
+def only(outcome: str) -> dict[str, Any]:
+    """The rows of an outcome."""
+    return {"filter": f"datum.outcome === '{WORDS[outcome]}'"}
+
+
+def _other_layers(outcomes: Sequence[str]) -> list[dict[str, Any]]:
+    """Columns over the whole height for whatever does not finish, each kind in its way."""
+    drawn = drawn_transform(["outcome"], LEAST_PIXELS, None)
+    layers: list[dict[str, Any]] = []
+    for outcome in outcomes:
+        base = {"data": {"name": "others"}, "encoding": {"x2": {"field": "right"}}}
+        transform = [only(outcome), *drawn]
+        if outcome != UNKNOWN:
+            opacity = 0.5 if outcome == OOM else 0.15
+            layers.append(
+                base | {"transform": transform, "mark": {"type": "rect", "opacity": opacity}}
+            )
+        if outcome == OOM:
+            continue
+        every = _STRIPES_PIXELS if outcome == THRASHED else 10 * _STRIPES_PIXELS
+        dashes = {} if outcome == THRASHED else {"strokeDash": [2, 6]}
+        layers.append(
+            base
+            | {
+                "transform": [
+                    *transform,
+                    {"calculate": f"sequence({every / 2}, height, {every})", "as": "stripe"},
+                    {"flatten": ["stripe"]},
+                ],
+                "mark": {"type": "rule", "strokeWidth": 2, **dashes},
+                "encoding": {
+                    "x2": {"field": "right"},
+                    "y": {"field": "stripe", "type": "quantitative", "scale": None, "axis": None},
+                },
+            }
+        )
+    return layers
+
+
+def _overhead_layer(folded: bool, top: float, log: bool) -> dict[str, Any]:
+    highest = "isValid(datum.most) ? datum.most : datum.overhead" if folded else "datum.overhead"
+    most = max(top, 1.02) ** 1.04 if log else 1 + (max(top, 1.02) - 1) * 1.04
+    scale = {"domain": [1, most], "nice": False} | ({"type": "log"} if log else {"zero": False})
+    axis = {"title": "overhead (x baseline cost)", "tickCount": 6, "format": "~g"}
+    return {
+        "transform": [only(OK), *drawn_transform(["outcome"], 1, highest)],
+        "mark": {"type": "rect", "stroke": COLOURS[OK], "strokeWidth": 2},
+        "encoding": {
+            "x2": {"field": "right"},
+            "y": {"field": "bottom", "type": "quantitative", "scale": scale, "axis": axis},
+            "y2": {"field": "top"},
+        },
+    }
+
+
+def readings(budget_map: BudgetMap, columns: Mapping[str, Sequence[Any]]) -> tuple[Reading, ...]:
+    """What is read off a row: the interval to the byte, what happens there, and how to see it."""
+    stopped = WORDS[THRASHED] in columns["outcome"]
+    overhead = "overhead (of a stopped run: at its stop)" if stopped else "overhead"
+    found = [
+        Reading("lo", "budgets", template="[{lo:,}, {hi:,}) B"),
+        Reading("width", "width", template="{width:,} B"),
+        Reading("outcome", "outcome"),
+        Reading("overhead", overhead, template="{overhead}x"),
+        Reading("evictions", "evictions to make room", template="{evictions:,}"),
+        Reading("remats", "rematerialisations", template="{remats:,}"),
+    ]
+    if "most" in columns:
+        more = "{intervals:,} intervals; overheads up to {most}x, counts of the first"
+        found.append(Reading("intervals", "put together", template=more))
+    if "above" in columns:
+        found.append(Reading("above", "above"))
+    command = run_command(budget_map.header, "{lo}")
+    found.append(Reading("lo", "the same run", code=True, template=command))
+    return tuple(found)
+
+
+def place_marks(
+    inversions: Sequence[Segment], cliff: Cliff | None, range_bytes: tuple[int, int]
+) -> dict[str, list[Any]]:
+    """Places to point out: inversions, numbered from the widest, and the worst cliff.
+
+    Args:
+        inversions: widest first.
+        cliff: the worst one.
+        range_bytes: half-open; what has no upper end ends there.
+
+    Returns:
+        Columns `at`, `rank` (the least is written where several are close), `label`; empty where
+        there is nothing to point out.
+    """
+    rows = []
+    if cliff is not None:
+        least = "at least " if cliff.censored else ""
+        rows.append((cliff.high_bytes, 0, f"cliff, {least}{cliff.factor:.2f}x"))
+    for rank, segment in enumerate(inversions, start=1):
+        high = range_bytes[1] if segment.hi_bytes is None else segment.hi_bytes
+        width = f": {short_bytes(high - segment.lo_bytes)}" if rank == 1 else ""
+        name = "inversion 1" if rank == 1 else str(rank)
+        rows.append(((segment.lo_bytes + high) / 2, rank, f"{name}{width}"))
+    if not rows:
+        return {}
+    return dict(zip(("at", "rank", "label"), map(list, zip(*rows, strict=True)), strict=True))
+
+
+def _lanes(marks: Mapping[str, Sequence[Any]]) -> int:
+    """How many lines of labels stand above the plot: numbers, the widest inversion, the cliff."""
+    ranks = marks.get("rank", ())
+    return 3 if 0 in ranks else min(len(ranks), 2)
+
+
+def _marks_layer() -> dict[str, Any]:
+    late = "datum.left > domain[0] + 0.7 * (domain[1] - domain[0])"
+    return {
+        "data": {"name": "marks"},
+        "transform": [
+            {"filter": "datum.at >= domain[0] && datum.at < domain[1]"},
+            # The first inversion and the cliff have lines of their own.
+            {
+                "calculate": "datum.rank < 2 ? datum.rank - 2 : "
+                f"floor((datum.at - domain[0]) / ({_LABEL_PIXELS} * {_BYTES_A_PIXEL}))",
+                "as": "place",
+            },
+            {
+                "aggregate": [
+                    {"op": "argmin", "field": "rank", "as": "first"},
+                    {"op": "count", "as": "number"},
+                ],
+                "groupby": ["place"],
+            },
+            {"calculate": "datum.first.at", "as": "left"},
+            {
+                "calculate": "datum.first.label"
+                " + (datum.number > 1 ? ' +' + (datum.number - 1) : '')",
+                "as": "label",
+            },
+            {
+                "calculate": f"{late} ? datum.label + ' ▼' : '▼ ' + datum.label",
+                "as": "text",
+            },
+            {
+                "calculate": f"-7 - {_LANE_PIXELS} * max(0, 2 - datum.first.rank)",
+                "as": "high",
+            },
+        ],
+        "mark": {
+            "type": "text",
+            "fontSize": 11,
+            "clip": False,
+            "align": {"expr": f"{late} ? 'right' : 'left'"},
+            "dx": {"expr": f"{late} ? 5 : -5"},
+        },
+        "encoding": {
+            "text": {"field": "text"},
+            "y": {"field": "high", "type": "quantitative", "scale": None, "axis": None},
+        },
+    }
+
+
+def _words(outcomes: Sequence[str], marked: bool) -> str:
+    said = {
+        OK: "The line is the overhead where the run finishes.",
+        OOM: "Solid columns run out of memory.",
+        THRASHED: "Striped columns were stopped by the overhead limit: their overhead is more.",
+        UNKNOWN: "Dotted stretches were not looked at.",
+    }
+    parts = [said[outcome] for outcome in outcomes]
+    if marked:
+        parts.append(
+            "Numbers are feasibility inversions (out of memory, although a smaller budget "
+            "finishes), the widest first, as in the table below."
+        )
+    parts.append("However narrow, nothing is left out: zoom in to part what is close.")
+    return " ".join(parts)
+
+
+def widest_first(segments: Sequence[Segment]) -> list[Segment]:
+    """By width, those without an upper end first; of equal ones the lowest budgets first."""
+    return sorted(
+        segments, key=lambda s: (-(1 << 62 if s.width_bytes is None else s.width_bytes), s.lo_bytes)
+    )
+
+
+def narrowest_first(rows: Sequence[MapRow]) -> list[MapRow]:
+    """Known rows with two ends by width; of equal ones the lowest budgets first."""
+    closed = [row for row in rows if row.hi_bytes is not None and row.outcome != UNKNOWN]
+    return sorted(closed, key=lambda row: ((row.hi_bytes or 0) - row.lo_bytes, row.lo_bytes))
+
+
+def summary_marks(summary: MapSummary, range_bytes: tuple[int, int]) -> dict[str, list[Any]]:
+    """The places that a summary has to point out; see `place_marks`."""
+    return place_marks(widest_first(summary.inversions), summary.worst_cliff, range_bytes)

@@ -1,0 +1,118 @@
+"""How do the outcomes of several maps look side by side, on one axis of budgets?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dtrdiag.analyses.budget_map import OK, OOM, THRASHED, UNKNOWN, Segment
+from dtrdiag.rendering.mapcharts import (
+    LEAST_PIXELS,
+    LEGEND,
+    colour,
+    drawn_transform,
+    only,
+    x_axis,
+)
+from dtrdiag.rendering.maprows import WORDS, shared_stretches
+from dtrdiag.rendering.pages.parts import Chart, Reading
+
+HEIGHTS = {OK: 0.16, OOM: 0.86, THRASHED: 0.5, UNKNOWN: 0.05}
+"""How much of its line the bar of an outcome takes: told apart without colour."""
+LINE_PIXELS = 34
+
+
+def strip_chart(
+    names: Sequence[str],
+    segments: Sequence[Sequence[Segment]],
+    *,
+    domain: tuple[int, int],
+    peak_bytes: int | None,
+) -> Chart:
+    """Outcomes of several maps on one axis, a line for each.
+
+    Args:
+        names: of the maps, each once.
+        segments: of each map, ascending.
+        domain: the range, half-open.
+        peak_bytes: of the trace; None: not known.
+    """
+    low, after = domain
+    stretches = shared_stretches(segments, low, after - 1)
+    columns: dict[str, list[Any]] = {
+        "lo": [low for low, _, _ in stretches],
+        "hi": [high for _, high, _ in stretches],
+    }
+    for at, _ in enumerate(names):
+        columns[f"map{at}"] = [_segment_words(here[at]) for _, _, here in stretches]
+    strips = [
+        (name, segment.lo_bytes, after if segment.hi_bytes is None else segment.hi_bytes, segment)
+        for name, mine in zip(names, segments, strict=True)
+        for segment in mine
+    ]
+    kinds = [each for each in LEGEND if any(s.outcome == each for *_, s in strips)]
+    return Chart(
+        id="outcomes",
+        heading="Outcomes side by side",
+        words="For each map, low bars finish, bars of half the height were stopped by the overhead "
+        "limit, and bars of the whole height run out of memory.",
+        spec={
+            "height": LINE_PIXELS * len(names),
+            "layer": [
+                _layer(outcome, kinds, names, peak_bytes) for outcome in HEIGHTS if outcome in kinds
+            ],
+        },
+        columns=columns,
+        x="lo",
+        x2="hi",
+        readings=(
+            Reading("lo", "budgets", template="[{lo:,}, {hi:,}) B"),
+            *(Reading(f"map{at}", name) for at, name in enumerate(names)),
+        ),
+        domain=domain,
+        group="budget",
+        more={
+            "strips": {
+                "name": [name for name, *_ in strips],
+                "lo": [low for _, low, _, _ in strips],
+                "hi": [high for _, _, high, _ in strips],
+                "outcome": [WORDS[segment.outcome] for *_, segment in strips],
+            }
+        },
+    )
+
+
+def _layer(
+    outcome: str, kinds: Sequence[str], names: Sequence[str], peak_bytes: int | None
+) -> dict[str, Any]:
+    order = list(names)
+    return {
+        "data": {"name": "strips"},
+        "transform": [only(outcome), *drawn_transform(["name", "outcome"], LEAST_PIXELS, None)],
+        "mark": {"type": "bar", "height": {"band": HEIGHTS[outcome]}},
+        "encoding": {
+            "x": x_axis(peak_bytes),
+            "x2": {"field": "right"},
+            "y": {
+                "field": "name",
+                "type": "nominal",
+                "sort": order,
+                "title": None,
+                "scale": {"domain": order},
+                "axis": {"labelLimit": 130},
+            },
+            "color": colour(kinds),
+        },
+    }
+
+
+def _segment_words(segment: Segment | None) -> str:
+    if segment is None:
+        return "not in this map's range"
+    least, most = segment.least_overhead, segment.most_overhead
+    if least is None or most is None or segment.outcome == OOM:
+        return WORDS[segment.outcome]
+    low, high = f"{least:.4f}", f"{most:.4f}"
+    overheads = f"{low}x" if low == high else f"{low}x to {high}x"
+    at = "at " if segment.outcome == THRASHED else ""
+    return f"{WORDS[segment.outcome]}, {at}{overheads}"
