@@ -32,13 +32,14 @@ LEGEND = {
     OK: "finishes (line)",
     OOM: "out of memory (solid)",
     THRASHED: "stopped by the limit (striped)",
-    UNKNOWN: "not looked at (dotted)",
+    UNKNOWN: "not looked at (thin lines)",
 }
 """What the legend says of each outcome, in order; also how it looks."""
 LEAST_PIXELS = 2
 """No stretch is drawn narrower than this."""
 STEP_HEIGHT = 240
-_STRIPES_PIXELS = 6
+_DASHES = {THRASHED: [3, 4], UNKNOWN: [1, 9]}
+"""Pixels of a stripe, and from one to the next."""
 _LABEL_PIXELS = 44
 """Numbers of inversions closer together than this are one label."""
 _LANE_PIXELS = 14
@@ -75,11 +76,11 @@ def step_chart(
     layers = [
         *(_other_layers([outcome for outcome in kinds if outcome != OK]) if others else []),
         _overhead_layer("most" in columns, top, log),
-        *([_marks_layer()] if marks else []),
+        *([_marks_layer(marks)] if marks else []),
     ]
     encoded = {
         "x": x_axis(budget_map.header.peak_bytes),
-        "color": colour(kinds, _lanes(marks) * _LANE_PIXELS),
+        "color": colour(kinds, above=_lanes(marks) * _LANE_PIXELS),
     }
     for layer in layers:
         layer["encoding"] = encoded | layer["encoding"]
@@ -89,7 +90,7 @@ def step_chart(
     return Chart(
         id=chart_id,
         heading=heading,
-        words=_words(kinds, bool(marks)),
+        words=_words(kinds, any(marks.get("rank", ()))),
         spec={"height": STEP_HEIGHT, "layer": layers},
         columns=columns,
         x="lo",
@@ -128,15 +129,18 @@ def x_axis(peak_bytes: int | None) -> dict[str, Any]:
     return {"field": "left", "type": "quantitative", "scale": _ZOOMED, "axis": axis}
 
 
-def colour(outcomes: Sequence[str], above: int = 0) -> dict[str, Any]:
+def colour(
+    outcomes: Sequence[str], legend: Mapping[str, str] = LEGEND, above: int = 0
+) -> dict[str, Any]:
     """Colours of outcomes, with a legend that says how each looks besides.
 
     Args:
         outcomes: those that there are.
+        legend: what it says of each.
         above: pixels between the plot and the legend, for labels.
     """
     words = [WORDS[outcome] for outcome in outcomes]
-    says = " : ".join(f"datum.value === '{WORDS[each]}' ? '{LEGEND[each]}'" for each in outcomes)
+    says = " : ".join(f"datum.value === '{WORDS[each]}' ? '{legend[each]}'" for each in outcomes)
     return {
         "field": "outcome",
         "type": "nominal",
@@ -194,33 +198,39 @@ def _other_layers(outcomes: Sequence[str]) -> list[dict[str, Any]]:
     drawn = drawn_transform(["outcome"], LEAST_PIXELS, None)
     layers: list[dict[str, Any]] = []
     for outcome in outcomes:
-        base = {"data": {"name": "others"}, "encoding": {"x2": {"field": "right"}}}
+        base = {"data": {"name": "others"}}
         transform = [only(outcome), *drawn]
-        if outcome != UNKNOWN:
-            opacity = 0.5 if outcome == OOM else 0.15
-            layers.append(
-                base | {"transform": transform, "mark": {"type": "rect", "opacity": opacity}}
-            )
-        if outcome == OOM:
-            continue
-        every = _STRIPES_PIXELS if outcome == THRASHED else 10 * _STRIPES_PIXELS
-        dashes = {} if outcome == THRASHED else {"strokeDash": [2, 6]}
         layers.append(
             base
             | {
-                "transform": [
-                    *transform,
-                    {"calculate": f"sequence({every / 2}, height, {every})", "as": "stripe"},
-                    {"flatten": ["stripe"]},
-                ],
-                "mark": {"type": "rule", "strokeWidth": 2, **dashes},
-                "encoding": {
-                    "x2": {"field": "right"},
-                    "y": {"field": "stripe", "type": "quantitative", "scale": None, "axis": None},
-                },
+                "transform": transform,
+                "mark": {"type": "rect", "opacity": 0.5 if outcome == OOM else 0.15},
+                "encoding": {"x2": {"field": "right"}},
             }
         )
+        if outcome != OOM:
+            layers.append(base | _striped(transform, _DASHES[outcome]))
     return layers
+
+
+def _striped(transform: Sequence[Any], dashes: Sequence[int]) -> dict[str, Any]:
+    """Stripes over a stretch: a line from top to bottom, as wide as it, with gaps."""
+    return {
+        "transform": [
+            *transform,
+            {"calculate": f"(datum.right - datum.left) / ({_BYTES_A_PIXEL})", "as": "pixels"},
+            {"calculate": "(datum.left + datum.right) / 2", "as": "left"},
+        ],
+        "mark": {"type": "rule", "strokeDash": dashes, "strokeCap": "butt"},
+        "encoding": {
+            "strokeWidth": {
+                "field": "pixels",
+                "type": "quantitative",
+                "scale": None,
+                "legend": None,
+            }
+        },
+    }
 
 
 def _overhead_layer(folded: bool, top: float, log: bool) -> dict[str, Any]:
@@ -291,11 +301,11 @@ def place_marks(
 
 def _lanes(marks: Mapping[str, Sequence[Any]]) -> int:
     """How many lines of labels stand above the plot: numbers, the widest inversion, the cliff."""
-    ranks = marks.get("rank", ())
-    return 3 if 0 in ranks else min(len(ranks), 2)
+    return len({min(rank, 2) for rank in marks.get("rank", ())})
 
 
-def _marks_layer() -> dict[str, Any]:
+def _marks_layer(marks: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    lowest = min(max(marks["rank"]), 2)
     late = "datum.left > domain[0] + 0.7 * (domain[1] - domain[0])"
     return {
         "data": {"name": "marks"},
@@ -325,7 +335,7 @@ def _marks_layer() -> dict[str, Any]:
                 "as": "text",
             },
             {
-                "calculate": f"-7 - {_LANE_PIXELS} * max(0, 2 - datum.first.rank)",
+                "calculate": f"-7 - {_LANE_PIXELS} * max(0, {lowest} - datum.first.rank)",
                 "as": "high",
             },
         ],
@@ -348,7 +358,7 @@ def _words(outcomes: Sequence[str], marked: bool) -> str:
         OK: "The line is the overhead where the run finishes.",
         OOM: "Solid columns run out of memory.",
         THRASHED: "Striped columns were stopped by the overhead limit: their overhead is more.",
-        UNKNOWN: "Dotted stretches were not looked at.",
+        UNKNOWN: "Where thin grey lines go across, nothing was looked at.",
     }
     parts = [said[outcome] for outcome in outcomes]
     if marked:

@@ -8,7 +8,6 @@ from typing import Any
 from dtrdiag.analyses.budget_map import OK, OOM, THRASHED, UNKNOWN, Segment
 from dtrdiag.rendering.mapcharts import (
     LEAST_PIXELS,
-    LEGEND,
     colour,
     drawn_transform,
     only,
@@ -19,6 +18,12 @@ from dtrdiag.rendering.pages.parts import Chart, Reading
 
 HEIGHTS = {OK: 0.16, OOM: 0.86, THRASHED: 0.5, UNKNOWN: 0.05}
 """How much of its line the bar of an outcome takes: told apart without colour."""
+STRIP_LEGEND = {
+    OK: "finishes (low)",
+    OOM: "out of memory (full height)",
+    THRASHED: "stopped by the limit (half)",
+    UNKNOWN: "not looked at (thin)",
+}
 LINE_PIXELS = 34
 
 
@@ -50,12 +55,11 @@ def strip_chart(
         for name, mine in zip(names, segments, strict=True)
         for segment in mine
     ]
-    kinds = [each for each in LEGEND if any(s.outcome == each for *_, s in strips)]
+    kinds = [each for each in STRIP_LEGEND if any(s.outcome == each for *_, s in strips)]
     return Chart(
         id="outcomes",
         heading="Outcomes side by side",
-        words="For each map, low bars finish, bars of half the height were stopped by the overhead "
-        "limit, and bars of the whole height run out of memory.",
+        words="One line for each map, on one axis. What is pointed at is read of all of them.",
         spec={
             "height": LINE_PIXELS * len(names),
             "layer": [
@@ -97,11 +101,11 @@ def _layer(
                 "field": "name",
                 "type": "nominal",
                 "sort": order,
-                "title": None,
+                "title": "map",
                 "scale": {"domain": order},
                 "axis": {"labelLimit": 130},
             },
-            "color": colour(kinds),
+            "color": colour(kinds, STRIP_LEGEND),
         },
     }
 

@@ -57,6 +57,10 @@ class Chart {
     this.figure = figure;
     this.id = figure.id;
     this.data = data(this.id);
+    // Charts with the same rows have them once.
+    if (typeof this.data.columns === "string") {
+      this.data.columns = data(this.data.columns).columns;
+    }
     this.plot = $(".plot", figure);
     this.xs = this.data.columns[this.data.x] ?? [];
     this.ends = this.data.x2 ? this.data.columns[this.data.x2] : null;

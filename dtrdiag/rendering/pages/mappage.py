@@ -198,9 +198,12 @@ def _facts(mapped: Sequence[Mapped]) -> tuple[tuple[str, str], ...]:
     for each in mapped:
         head = each.known.header
         rules = f"{head.policy}{rules_words(head)}{changes_words(None, head.interventions)}"
-        facts.append(("policy and rules", plain_name(rules, 160)))
-        of = f" under {each.name}" if len(mapped) > 1 else ""
-        facts.append((f"intervals of equal decisions{of}", f"{sum(each.summary.runs.values()):,}"))
+        intervals = f"{sum(each.summary.runs.values()):,}"
+        if len(mapped) == 1:
+            facts.append(("policy and rules", plain_name(rules, 160)))
+            facts.append(("intervals of equal decisions", intervals))
+        else:
+            facts.append((plain_name(rules, 160), f"{intervals} intervals of equal decisions"))
     return tuple(facts)
 
 

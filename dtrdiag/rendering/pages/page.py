@@ -42,6 +42,9 @@ def page_html(page: Page) -> str:
     """
     _check(page)
     charts = list(charts_of(page))
+    holders: dict[int, str] = {}
+    for chart in charts:
+        holders.setdefault(id(chart.columns), chart.id)
     scripts = [_script()]
     if charts:
         scripts.insert(0, bundle())
@@ -52,7 +55,7 @@ def page_html(page: Page) -> str:
             style=_own("page.css"),
             scripts=scripts,
             first_chart=charts[0].id if charts else None,
-            data={chart.id: chart_data(chart) for chart in charts},
+            data={chart.id: chart_data(chart, holders[id(chart.columns)]) for chart in charts},
             details={
                 part.id: as_json(part.details)
                 for part in _parts(page)
@@ -82,9 +85,17 @@ def as_json(value: Any) -> str:
     return text.translate(_ESCAPES)
 
 
-def chart_data(chart: Chart) -> str:
-    """What the page's script needs of a chart, as JSON."""
+def chart_data(chart: Chart, holder: str | None = None) -> str:
+    """What the page's script needs of a chart, as JSON.
+
+    Args:
+        chart: the chart.
+        holder: the chart of the page that holds the same columns, which are kept once; the chart
+            itself, or None, where it holds its own.
+    """
     fields = attrs.asdict(chart, recurse=False)
+    if holder not in (None, chart.id):
+        fields["columns"] = holder
     for unneeded in ("id", "heading", "words"):
         del fields[unneeded]
     fields["readings"] = [attrs.asdict(reading) for reading in chart.readings]

@@ -47,7 +47,8 @@ class Chart:
             `rows`. Where the x axis can be zoomed, its scale's domain is
             `[{"expr": "domain[0]"}, {"expr": "domain[1]"}]`, and whoever shows the chart declares
             the parameter `domain`.
-        columns: the rows, by field; all of one length. Values are JSON numbers, text or None.
+        columns: the rows, by field; all of one length. Values are JSON numbers, text or None. A
+            mapping that several charts of a page have in common is kept in it once.
         x: the field with the left end of a row along x (numbers, ascending).
         x2: the field with its right end, exclusive; None where rows are points.
         readings: what is read off a row, in order.
