@@ -85,8 +85,8 @@ def _changes(header: RunHeader) -> Iterator[str]:
         for storage in storages:
             yield from (option, str(storage))
     for option, figures in (("--cost", changes.op_costs), ("--size", changes.sizes)):
-        for which, figure in figures:
-            yield from (option, f"{which}={figure}")
+        for what, figure in figures:
+            yield from (option, f"{what}={figure}")
     yield from _noise(changes.cost_noise, changes.size_noise)
 
 
