@@ -73,19 +73,8 @@ def step_chart(
     marks = summary_marks(summary, domain)
     others = [segment for segment in summary.segments if segment.outcome != OK]
     kinds = [outcome for outcome in LEGEND if WORDS[outcome] in columns["outcome"]]
-    layers = [
-        *(_other_layers([outcome for outcome in kinds if outcome != OK]) if others else []),
-        _overhead_layer("most" in columns, top, log),
-        *([_marks_layer(marks)] if marks else []),
-    ]
-    encoded = {
-        "x": x_axis(budget_map.header.peak_bytes),
-        "color": colour(kinds, above=_lanes(marks) * _LANE_PIXELS),
-    }
-    for layer in layers:
-        layer["encoding"] = encoded | layer["encoding"]
-    if marks:
-        del layers[-1]["encoding"]["color"]
+    steps = _overhead_layer("most" in columns, top, log)
+    layers = _layers(kinds, steps, marks, budget_map.header.peak_bytes)
     more = {"others": _segment_columns(others, domain[1]), "marks": marks}
     return Chart(
         id=chart_id,
@@ -100,6 +89,23 @@ def step_chart(
         group="budget",
         more={name: source for name, source in more.items() if source},
     )
+
+
+def _layers(
+    kinds: Sequence[str],
+    steps: dict[str, Any],
+    marks: Mapping[str, Sequence[Any]],
+    peak_bytes: int | None,
+) -> list[dict[str, Any]]:
+    layers = [*_other_layers([outcome for outcome in kinds if outcome != OK]), steps]
+    shared = {"x": x_axis(peak_bytes), "color": colour(kinds, above=_lanes(marks) * _LANE_PIXELS)}
+    if marks:
+        layers.append(_marks_layer(marks))
+    for layer in layers:
+        layer["encoding"] = shared | layer["encoding"]
+    if marks:
+        del layers[-1]["encoding"]["color"]
+    return layers
 
 
 def _segment_columns(segments: Sequence[Segment], after: int) -> dict[str, list[Any]]:
@@ -285,7 +291,7 @@ def place_marks(
         Columns `at`, `rank` (the least is written where several are close), `label`; empty where
         there is nothing to point out.
     """
-    rows = []
+    rows: list[tuple[float, int, str]] = []
     if cliff is not None:
         least = "at least " if cliff.censored else ""
         rows.append((cliff.high_bytes, 0, f"cliff, {least}{cliff.factor:.2f}x"))

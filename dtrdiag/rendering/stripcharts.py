@@ -42,20 +42,19 @@ def strip_chart(
         domain: the range, half-open.
         peak_bytes: of the trace; None: not known.
     """
-    low, after = domain
-    stretches = shared_stretches(segments, low, after - 1)
-    columns: dict[str, list[Any]] = {
-        "lo": [low for low, _, _ in stretches],
-        "hi": [high for _, high, _ in stretches],
-    }
-    for at, _ in enumerate(names):
-        columns[f"map{at}"] = [_segment_words(here[at]) for _, _, here in stretches]
+    after = domain[1]
     strips = [
-        (name, segment.lo_bytes, after if segment.hi_bytes is None else segment.hi_bytes, segment)
+        (
+            name,
+            each.lo_bytes,
+            after if each.hi_bytes is None else each.hi_bytes,
+            WORDS[each.outcome],
+        )
         for name, mine in zip(names, segments, strict=True)
-        for segment in mine
+        for each in mine
     ]
-    kinds = [each for each in STRIP_LEGEND if any(s.outcome == each for *_, s in strips)]
+    there = {each.outcome for mine in segments for each in mine}
+    kinds = [outcome for outcome in STRIP_LEGEND if outcome in there]
     return Chart(
         id="outcomes",
         heading="Outcomes side by side",
@@ -66,7 +65,7 @@ def strip_chart(
                 _layer(outcome, kinds, names, peak_bytes) for outcome in HEIGHTS if outcome in kinds
             ],
         },
-        columns=columns,
+        columns=_columns(segments, domain),
         x="lo",
         x2="hi",
         readings=(
@@ -76,14 +75,25 @@ def strip_chart(
         domain=domain,
         group="budget",
         more={
-            "strips": {
-                "name": [name for name, *_ in strips],
-                "lo": [low for _, low, _, _ in strips],
-                "hi": [high for _, _, high, _ in strips],
-                "outcome": [WORDS[segment.outcome] for *_, segment in strips],
-            }
+            "strips": dict(
+                zip(("name", "lo", "hi", "outcome"), zip(*strips, strict=True), strict=True)
+            )
         },
     )
+
+
+def _columns(
+    segments: Sequence[Sequence[Segment]], domain: tuple[int, int]
+) -> dict[str, list[Any]]:
+    """A row for each stretch on which nothing changes, with what each map says of it."""
+    stretches = shared_stretches(segments, domain[0], domain[1] - 1)
+    columns: dict[str, list[Any]] = {
+        "lo": [low for low, _, _ in stretches],
+        "hi": [high for _, high, _ in stretches],
+    }
+    for at, _ in enumerate(segments):
+        columns[f"map{at}"] = [_segment_words(here[at]) for _, _, here in stretches]
+    return columns
 
 
 def _layer(
