@@ -42,17 +42,6 @@ def strip_chart(
         domain: the range, half-open.
         peak_bytes: of the trace; None: not known.
     """
-    after = domain[1]
-    strips = [
-        (
-            name,
-            each.lo_bytes,
-            after if each.hi_bytes is None else each.hi_bytes,
-            WORDS[each.outcome],
-        )
-        for name, mine in zip(names, segments, strict=True)
-        for each in mine
-    ]
     there = {each.outcome for mine in segments for each in mine}
     kinds = [outcome for outcome in STRIP_LEGEND if outcome in there]
     return Chart(
@@ -74,12 +63,20 @@ def strip_chart(
         ),
         domain=domain,
         group="budget",
-        more={
-            "strips": dict(
-                zip(("name", "lo", "hi", "outcome"), zip(*strips, strict=True), strict=True)
-            )
-        },
+        more={"strips": _strips(names, segments, domain[1])},
     )
+
+
+def _strips(
+    names: Sequence[str], segments: Sequence[Sequence[Segment]], after: int
+) -> dict[str, list[Any]]:
+    every = [(name, each) for name, mine in zip(names, segments, strict=True) for each in mine]
+    return {
+        "name": [name for name, _ in every],
+        "lo": [each.lo_bytes for _, each in every],
+        "hi": [after if each.hi_bytes is None else each.hi_bytes for _, each in every],
+        "outcome": [WORDS[each.outcome] for _, each in every],
+    }
 
 
 def _columns(
