@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 
 from dtrdiag.errors import AnalysisError, LogError, UsageError
+from dtrdiag.events.columns import EventColumns
+from dtrdiag.events.conversion import columns_of
 from dtrdiag.events.records import Event, RunHeader
 from dtrdiag.interventions import Interventions, parse_interventions
+from dtrdiag.log.parquet import ParquetReader
+
+_CHUNK = 1 << 14
 
 
 def split_header(events: Iterable[Event]) -> tuple[RunHeader, Iterator[Event]]:
@@ -26,6 +32,30 @@ def split_header(events: Iterable[Event]) -> tuple[RunHeader, Iterator[Event]]:
     if not isinstance(first, RunHeader):
         raise AnalysisError(f"the log begins with a `{first.kind}` event, not with `run`")
     return first, rest
+
+
+def in_columns(
+    events: Iterable[Event], names: Collection[str]
+) -> tuple[RunHeader, Iterator[EventColumns]]:
+    """The header of a run, and all its events in columns, the header's too.
+
+    Args:
+        events: the events of a run, header first; a Parquet log is read in columns.
+        names: the columns that are needed; there may be more.
+
+    Raises:
+        AnalysisError: there is no event, or the first one is no `run` event.
+        LogError: on the way, a field holds what a column cannot.
+    """
+    if isinstance(events, ParquetReader):
+        return events.header, events.batches(names)
+    header, rest = split_header(events)
+    return header, _chunks(chain([header], rest))
+
+
+def _chunks(events: Iterator[Event]) -> Iterator[EventColumns]:
+    while chunk := list(islice(events, _CHUNK)):
+        yield columns_of(chunk)
 
 
 def interventions_of(header: RunHeader) -> Interventions:

@@ -7,22 +7,19 @@ places, each place is a bucket of its own and nothing is lost at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
 from dtrdiag.analyses.buckets import Buckets
-from dtrdiag.analyses.reading import split_header
+from dtrdiag.analyses.reading import in_columns
 from dtrdiag.analyses.residency import RESIDENCY_NAMES, ResidencyReader
 from dtrdiag.analyses.runtable import Bools, Exact, Ints
 from dtrdiag.errors import AnalysisError
 from dtrdiag.events.columns import COLUMNS, KIND_CODES, EventColumns
-from dtrdiag.events.conversion import columns_of
 from dtrdiag.events.records import Event, RunHeader
-from dtrdiag.log.parquet import ParquetReader
 from dtrdiag.log.state import CAUSES
 
 CLOCK, DECISION, STEP = "clock", "decision", "step"
@@ -32,7 +29,6 @@ BUCKETS = 4096
 NAMES = frozenset({*RESIDENCY_NAMES, "step", "clock_ns", "cost_ns"})
 """The columns of a log that a timeline is made from."""
 
-_CHUNK = 1 << 14
 _CAUSE_CODES = np.array([CAUSES.index(word) for word in COLUMNS["cause"].words or ()], np.int64)
 _EVICT, _COMPUTE, _REMAT = (KIND_CODES[kind] for kind in ("evict", "compute", "rematerialise"))
 
@@ -123,20 +119,11 @@ def run_timelines(
         raise AnalysisError(f"no axis {unknown[0]!r}; there are {', '.join(AXES)}")
     if buckets < 1:
         raise AnalysisError(f"a timeline needs at least 1 bucket, not {buckets}")
-    if isinstance(events, ParquetReader):
-        header, batches = events.header, events.batches(NAMES)
-    else:
-        header, rest = split_header(events)
-        batches = _in_columns(chain([header], rest))
+    header, batches = in_columns(events, NAMES)
     reader = _Reader(axes, buckets)
     for columns in batches:
         reader.pass_over(columns)
     return {axis: reader.timeline(header, axis) for axis in axes}
-
-
-def _in_columns(events: Iterator[Event]) -> Iterator[EventColumns]:
-    while chunk := list(islice(events, _CHUNK)):
-        yield columns_of(chunk)
 
 
 class _Reader:

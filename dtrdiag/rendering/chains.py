@@ -77,7 +77,7 @@ def _re_evictions(chains: Chains) -> str:
     )
     return (
         f"{count(pressed, 'eviction')} under pressure hit {count(distinct, 'storage')}: "
-        f"{again:,} of these evictions ({_percent(again, pressed)}) evicted again what had been "
+        f"{again:,} of these evictions ({percent(again, pressed)}) evicted again what had been "
         f"evicted under pressure before and had come back.{rest}"
     )
 
@@ -90,10 +90,10 @@ def _spent(chains: Chains) -> list[str]:
     direct = asked["first"].cost_ns + asked["model"].cost_ns
     return [
         f"{count(total.remats, 'rematerialisation')} cost {duration(total.cost_ns)}: "
-        f"{_percent(direct, total.cost_ns)} asked for by the model and by ops that ran for the "
-        f"first time, {_percent(asked['recursive'].cost_ns, total.cost_ns)} recursively, by ops "
+        f"{percent(direct, total.cost_ns)} asked for by the model and by ops that ran for the "
+        f"first time, {percent(asked['recursive'].cost_ns, total.cost_ns)} recursively, by ops "
         f"that were being rematerialised themselves. "
-        f"{_percent(chains.cost.again.cost_ns, total.cost_ns)} went to undo re-evictions."
+        f"{percent(chains.cost.again.cost_ns, total.cost_ns)} went to undo re-evictions."
     ]
 
 
@@ -112,7 +112,7 @@ def _where(chains: Chains) -> list[str]:
         f"Thrash begins at step {main.first_step:,} of the schedule "
         f"({plain_name(main.first)}) and ends with step {main.stop_step - 1:,} "
         f"({plain_name(main.last)}): {count(main.steps, 'step')} there cost "
-        f"{duration(main.cost_ns)}, {_percent(main.cost_ns, chains.cost.total.cost_ns)} of all "
+        f"{duration(main.cost_ns)}, {percent(main.cost_ns, chains.cost.total.cost_ns)} of all "
         f"rematerialisation. The largest working set of a step is "
         f"{both_bytes(onset.most_touched_bytes)}{against}."
     ]
@@ -178,7 +178,8 @@ def _disagrees(chains: Chains) -> list[str]:
     return []
 
 
-def _percent(part: int, whole: int) -> str:
+def percent(part: int, whole: int) -> str:
+    """A share of a whole, with one digit after the point."""
     if not whole:
         return "0 %"
     if 0 < 1000 * part < whole:
@@ -213,7 +214,7 @@ def _add_shares(
 
 
 def _add_share(table: Table, what: str, share: Share, total: Share, end: bool = False) -> None:
-    part = _percent(share.cost_ns, total.cost_ns)
+    part = percent(share.cost_ns, total.cost_ns)
     table.add_row(what, f"{share.remats:,}", duration(share.cost_ns), part, end_section=end)
 
 
@@ -226,7 +227,7 @@ def operators_table(chains: Chains, top: int) -> Table:
         table.add_column(name, justify="right")
     for name, share in operators[:top]:
         row = Text(plain_name(name, LONG_NAME))
-        part = _percent(share.cost_ns, chains.cost.total.cost_ns)
+        part = percent(share.cost_ns, chains.cost.total.cost_ns)
         table.add_row(row, f"{share.remats:,}", duration(share.cost_ns), part)
     return table
 

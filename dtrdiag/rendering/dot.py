@@ -63,11 +63,12 @@ def _style(state: str, dot: graphviz.Digraph, node: str, text: str, **extra: str
         style=f"filled,{drawn.outline}",
         fillcolor=drawn.fill,
         fontcolor=drawn.ink,
+        id=node,
         **extra,
     )
 
 
-def frontier_dot(frontier: Frontier, expand: bool = False) -> str:
+def frontier_dot(frontier: Frontier, expand: bool = False, bare: bool = False) -> str:
     """DOT source of a pinned frontier: the pending chain and what each step of it locks.
 
     The chain runs from the op that the model asked for, at the top, to the one that did not fit.
@@ -77,13 +78,17 @@ def frontier_dot(frontier: Frontier, expand: bool = False) -> str:
     Args:
         frontier: as `pinned_frontier` finds it.
         expand: draw every step.
+        bare: leave out the title, and room between the steps, for where others say what it is.
     """
     dot = graphviz.Digraph("frontier", graph_attr=dict(_GRAPH), node_attr=_NODE, edge_attr=_EDGE)
-    dot.attr(label=label(*_title(frontier)))
+    if bare:
+        dot.attr(ranksep="0.25")
+    else:
+        dot.attr(label=label(*_title(frontier)))
     storages = {storage.id: storage for storage in frontier.storages}
     drawn: set[StorageId] = set()
     above = None
-    for steps in _groups(frontier.stack, expand):
+    for steps in frontier_groups(frontier.stack, expand):
         node = f"op_{steps[0].op}"
         if len(steps) == 1:
             _draw_step(dot, steps[0], storages, drawn)
@@ -117,8 +122,13 @@ def _chain_title(depth: int) -> str:
     return f"{depth:,} ops are pending: each waits for the next one down, the last for room"
 
 
-def _groups(stack: Sequence[FrontierStep], expand: bool) -> Iterator[list[FrontierStep]]:
-    # Steps to draw, each alone, and runs of steps to draw as one node.
+def frontier_groups(
+    stack: Sequence[FrontierStep], expand: bool = False
+) -> Iterator[list[FrontierStep]]:
+    """Steps to draw, each alone, and runs of steps to draw as one node; see `frontier_dot`.
+
+    A node has the name, and in a picture the `id`, `op_` and the op of its first step.
+    """
     shown = _shown(stack, expand)
     run: list[FrontierStep] = []
     for position, step in enumerate(stack):

@@ -44,6 +44,11 @@ LOOKS = {
 }
 """How each state is drawn, by the name that analyses give it."""
 
+CAUSE_COLOURS = {"pressure": "#d55e00", "release": "#009e73", "banish": "#8c8c8c"}
+"""Of evictions, by cause."""
+REMAT_COLOUR = "#cc79a7"
+"""Of what is computed again."""
+
 OUTCOME_STYLES = {
     "ok": "green",
     "oom": "bold red",

@@ -31,8 +31,8 @@ def frontier_words(frontier: Frontier) -> list[str]:
         f"use, and the budget is {both_bytes(frontier.budget_bytes)}: "
         f"{both_bytes(frontier.shortfall_bytes)} too little.",
         _what_is_resident(frontier),
-        *_what_is_pending(frontier),
-        *_what_would_help(frontier),
+        *pending_words(frontier),
+        *help_words(frontier),
         *_what_was_changed(frontier),
     ]
 
@@ -58,7 +58,8 @@ def _what_is_resident(frontier: Frontier) -> str:
     return text + "nothing is evictable."
 
 
-def _what_is_pending(frontier: Frontier) -> list[str]:
+def pending_words(frontier: Frontier) -> list[str]:
+    """Which ops wait for each other, and which of them hold memory; nothing without a stack."""
     origin = frontier.origin
     if origin is None:
         return []
@@ -86,7 +87,8 @@ def _why(origin: FrontierStep) -> str:
     return "which runs again because the step's output is asked for"
 
 
-def _what_would_help(frontier: Frontier) -> list[str]:
+def help_words(frontier: Frontier) -> list[str]:
+    """From which budgets on it would end otherwise."""
     passes, change = frontier.passes_at_bytes, frontier.interval_hi_bytes
     if frontier.budget_is_switched or change is None:
         return _under_another_budget(frontier)
