@@ -87,6 +87,11 @@ class BudgetMap:
         baseline_ns = self.header.baseline_cost_ns
         return (baseline_ns + run.remat_cost_ns) / baseline_ns if baseline_ns else None
 
+    def _repr_html_(self) -> str:
+        from dtrdiag.analyses.notebook import map_html
+
+        return map_html(self)
+
     def to_arrow(self) -> pa.Table:
         """A `pyarrow.Table` with a row for each interval; see `map_table` for its columns.
 
@@ -188,6 +193,11 @@ class MapSummary:
     within_bytes: int
     worst_cliff: Cliff | None
     worst_exact_cliff: Cliff | None
+
+    def _repr_html_(self) -> str:
+        from dtrdiag.analyses.notebook import map_summary_html
+
+        return map_summary_html(self)
 
     @property
     def inversion_bytes(self) -> int:

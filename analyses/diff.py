@@ -72,6 +72,11 @@ class RunDiff:
     trajectory: Trajectory | None = None
     re_evicted: ReEvictions | None = None
 
+    def _repr_html_(self) -> str:
+        from dtrdiag.analyses.notebook import diff_html
+
+        return diff_html(self)
+
     @property
     def overhead_factor(self) -> float | None:
         """Larger overhead over smaller, at least 1.0; None where one of them is not known."""

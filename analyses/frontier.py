@@ -110,6 +110,11 @@ class Frontier:
     storages: tuple[FrontierStorage, ...]
     budget_is_switched: bool = False
 
+    def _repr_html_(self) -> str:
+        from dtrdiag.analyses.notebook import frontier_html
+
+        return frontier_html(self)
+
     @property
     def passes_at_bytes(self) -> int:
         """The smallest budget at this check under which this very request would have fitted."""

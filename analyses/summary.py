@@ -75,6 +75,11 @@ class RunSummary:
     interval_hi_bytes: int | None
     decisions_sha256: str | None
 
+    def _repr_html_(self) -> str:
+        from dtrdiag.analyses.notebook import summary_html
+
+        return summary_html(self)
+
     @property
     def overhead(self) -> float | None:
         """(baseline + remat cost) / baseline, 1.0 for no rematerialisation.

@@ -125,6 +125,23 @@ class RunResult:
             return None
         return (baseline + self.end.remat_cost_ns) / baseline
 
+    def _repr_html_(self) -> str:
+        from dtrdiag.notebook import run_html
+
+        end = self.end
+        counts = {
+            "computes": end.computes,
+            "remats": end.remats,
+            "remat_cost_ns": end.remat_cost_ns,
+            "pressure": end.evictions_pressure,
+            "release": end.evictions_release,
+            "banish": end.evictions_banish,
+            "max_memory_bytes": end.max_memory_bytes,
+        }
+        interval = end.interval_lo_bytes, end.interval_hi_bytes
+        made_by = f"the {self.engine} engine, in {self.simulate_seconds:.3f} s"
+        return run_html(self.header, end.outcome, counts, interval, self.overhead, made_by)
+
 
 def budget_from_ratio(peak_bytes: int, ratio: float) -> int:
     """The budget that a ratio of the peak stands for: `int(peak * ratio)` in double arithmetic.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrdiag.rendering import units
+from dtrdiag import units
 
 
 def test_the_examples_of_the_docstrings_hold():
