@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 
 from dtrdiag.cli.streams import open_missing_streams
 
+VARIABLE = "_DTRDIAG_COMPLETE"
+"""With it shells ask what may stand at the cursor."""
 _ALLOCATIONS = 100_000
 """So many more objects than were freed make Python look for cycles, not its usual 700: events come
 by the hundred thousand and form none, and looking through them again and again takes a third of the
@@ -19,6 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     open_missing_streams()
     gc.set_threshold(_ALLOCATIONS)
     try:
+        if VARIABLE in os.environ:
+            from dtrdiag.cli.completing import complete
+
+            if (done := complete(os.environ)) is not None:
+                return done
         # Imported here, so that the workers of a sweep do not load every verb.
         from dtrdiag.cli.app import answer
 

@@ -23,10 +23,10 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
-import typer.core
 import typer.main
 
 from dtrdiag import __version__
+from dtrdiag.cli.helptext import GroupHelp, VerbHelp, context_settings
 from dtrdiag.cli.refusals import refusal
 from dtrdiag.cli.streams import drop, drop_output, one_line, printable
 from dtrdiag.cli.terminating import Terminated
@@ -60,6 +60,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "export": ("export", "export"),
     "reproduce": ("reproduce", "reproduce"),
     "doctor": ("doctor", "doctor"),
+    "completion": ("completion", "completion"),
 }
 """Every verb, in the order of the help text: its module in this package, and its name there. One is
 loaded when it is asked for, because all of them together take longer than most answers."""
@@ -69,7 +70,7 @@ loaded when it is asked for, because all of them together take longer than most 
 (_REFUSED,) = (kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
-class _InOrder(typer.core.TyperGroup):
+class _InOrder(GroupHelp):
     """Lists verbs in the order of `VERBS`; typer puts groups of verbs last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -83,7 +84,7 @@ def build(names: Iterable[str] = VERBS) -> typer.Typer:
         add_completion=False,
         cls=_InOrder,
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=context_settings(),
     )
     app.callback(invoke_without_command=True)(_root)
     for name in names:
@@ -92,7 +93,7 @@ def build(names: Iterable[str] = VERBS) -> typer.Typer:
         if isinstance(verb, typer.Typer):
             app.add_typer(verb, name=name)
         else:
-            app.command(name)(verb)
+            app.command(name, cls=VerbHelp)(verb)
     return app
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import attrs
 import typer
 
+from dtrdiag.cli.helptext import GroupHelp, VerbHelp
 from dtrdiag.cli.options import Force, Json, TraceArgument
 from dtrdiag.cli.output import print_json, print_sentences, print_table
 from dtrdiag.cli.sources import load_trace, peak_of
@@ -23,7 +24,7 @@ TRACES_SCHEMA = "dtrdiag.traces/1"
 TRACE_SCHEMA = "dtrdiag.trace/1"
 FETCH_SCHEMA = "dtrdiag.fetch/1"
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, cls=GroupHelp)
 
 
 @app.callback(invoke_without_command=True)
@@ -33,7 +34,7 @@ def traces(context: typer.Context) -> None:
         print(context.get_help())
 
 
-@app.command("list")
+@app.command("list", cls=VerbHelp)
 def list_traces(json: Json = False) -> None:
     """List the traces with a name: bundled and public ones."""
     known = known_traces()
@@ -47,7 +48,7 @@ def list_traces(json: Json = False) -> None:
         print_sentences(["", "Get the missing ones with: dtrdiag traces fetch"])
 
 
-@app.command()
+@app.command(cls=VerbHelp)
 def info(trace: TraceArgument, json: Json = False) -> None:
     """Tell facts of a trace: sizes, cost, peak of memory."""
     loaded = load_trace(trace)
@@ -59,7 +60,7 @@ def info(trace: TraceArgument, json: Json = False) -> None:
     print_table(trace_table(document))
 
 
-@app.command()
+@app.command(cls=VerbHelp)
 def fetch(
     source: Annotated[
         str | None,

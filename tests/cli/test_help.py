@@ -1,0 +1,75 @@
+"""The help of every verb: its examples run, its options are grouped, its lines fit."""
+
+import pytest
+
+from dtrdiag.cli import main
+from dtrdiag.cli.app import PROGRAM, VERBS
+from dtrdiag.cli.examples import EXAMPLES
+
+SUBVERBS = ["traces list", "traces info", "traces fetch"]
+PAGES = ["", *VERBS, *SUBVERBS]
+TO_BE_FETCHED = EXAMPLES["traces fetch"]
+"""The network, and a file that nobody has yet; tests/trace has both with a stand-in."""
+
+
+def test_every_help_text_has_a_few_examples():
+    assert set(EXAMPLES) == set(PAGES)
+    for verb, examples in EXAMPLES.items():
+        assert 2 <= len(examples) <= 4
+        assert all(command.startswith(f"{PROGRAM} {verb}".strip()) for _, command in examples)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One folder for all examples: those of later verbs use what earlier ones leave."""
+    return tmp_path_factory.mktemp("examples")
+
+
+@pytest.mark.parametrize("verb", EXAMPLES, ids=lambda verb: verb or PROGRAM)
+def test_the_examples_run_as_they_stand(verb, folder, monkeypatch, capfd):
+    monkeypatch.chdir(folder)
+    if not (folder / "dtrdiag-demo").exists():
+        assert main(["quickstart"]) == 0
+    for example in EXAMPLES[verb]:
+        if example in TO_BE_FETCHED:
+            continue
+        capfd.readouterr()
+        command = example[1].partition(" > ")[0]
+        status = main(command.split()[1:])
+        out, err = capfd.readouterr()
+        assert status == 0, example
+        # Claims about traces that have to be fetched are noted.
+        assert err.startswith("dtrdiag: note: ") or not err, example
+        assert out
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("verb", PAGES, ids=lambda verb: verb or PROGRAM)
+def test_help_fits_and_nothing_is_cut(answers, monkeypatch, verb, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = answers(*verb.split(), "--help").out.splitlines()
+    commands = {f"  {command}" for _, command in EXAMPLES[verb]}
+    assert commands <= set(lines)
+    wide = [line for line in lines if len(line) > min(columns, 100) and line not in commands]
+    assert all(line.startswith("  --") and "|" in line for line in wide)  # one word cannot wrap
+    assert not any(line.endswith("...") and line[-4:-3].isalpha() for line in lines)
+
+
+def test_options_are_in_groups(answers):
+    out = answers("run", "--help").out
+    own, run, output, examples = (
+        out.index(f"\n{title}:")
+        for title in ("Options", "Options of the run", "Output", "Examples")
+    )
+    assert own < out.index("--candidates") < run < out.index("--ratio") < output
+    assert output < out.index("--json") < examples
+
+
+def test_force_is_in_the_group_of_what_it_means(answers):
+    out = answers("whatif", "--help").out
+    assert out.index("--force SEQ=STORAGE") < out.index("\nOutput:") < out.index("--replace")
+
+
+def test_the_usage_names_arguments_as_people_write_them(answers):
+    assert answers("run", "--help").out.startswith("Usage: dtrdiag run [OPTIONS] TRACE\n")
+    assert answers("diff", "--help").out.startswith("Usage: dtrdiag diff [OPTIONS] RUN_A [RUN_B]\n")
