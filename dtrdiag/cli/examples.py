@@ -114,6 +114,13 @@ EXAMPLES: dict[str, Examples] = {
             "dtrdiag graph dtrdiag-demo/fails.jsonl --at 500 --around 12 --hops 1",
         ),
     ),
+    "export": (
+        ("Events for a spreadsheet:", "dtrdiag export chain-64 -r 0.5 --to csv -o events.csv"),
+        (
+            "The graph of storages for Gephi:",
+            "dtrdiag export dtrdiag-demo/fails.jsonl --to graphml -o storages.graphml",
+        ),
+    ),
     "reproduce": (
         ("The claims that take seconds:", "dtrdiag reproduce --quick"),
         ("One of them, with its results:", "dtrdiag reproduce --only bundled-inversion -o claims"),
