@@ -25,8 +25,9 @@ def test_the_module_and_the_command_are_the_same_program(here):
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
 def test_help_lists_the_verbs_in_order(answers, arguments):
-    listed = answers(*arguments).out.partition("Commands:")[2].partition("Examples:")[0].split("\n")
-    assert [line.split()[0] for line in listed if line.strip()] == list(VERBS)
+    listed = answers(*arguments).out.partition("Commands:")[2].partition("Examples:")[0]
+    lines = [line for line in listed.splitlines() if line.strip()]
+    assert [line.split()[0] for line in lines] == list(VERBS)
 
 
 def test_the_list_of_verbs_is_not_cut_in_80_columns(answers, monkeypatch):
