@@ -13,17 +13,20 @@ from urllib.parse import quote
 import attrs
 import typer
 
+from dtrdiag.analyses import map_segments
 from dtrdiag.cli.map import MAX_JOBS, Ask, High, Jobs, Low, Within, check_jobs
 from dtrdiag.cli.mapprogress import maps_progress
 from dtrdiag.cli.options import Force, Json, Rules, TraceArgument, takes_rules
 from dtrdiag.cli.output import (
+    Pathlike,
     check_outputs,
     note,
     print_json,
     print_sentences,
     print_table,
-    write_file,
+    write_files,
 )
+from dtrdiag.cli.pictures import Pdf, PictureFiles, Png, Svg
 from dtrdiag.cli.policyfile import load_policy_file, policy_file_sha256
 from dtrdiag.cli.sources import at_budget, load_trace, peak_of
 from dtrdiag.cli.terminating import terminable
@@ -50,7 +53,11 @@ from dtrdiag.rendering.ablations import (
     noise_table,
     terms_table,
 )
-from dtrdiag.rendering.units import count
+from dtrdiag.rendering.commands import rules_words
+from dtrdiag.rendering.pages.parts import Chart
+from dtrdiag.rendering.pictures import chart_picture
+from dtrdiag.rendering.stripcharts import strip_chart
+from dtrdiag.rendering.units import count, plain_name
 from dtrdiag.trace import Trace
 
 DEFAULT_SEEDS = 5
@@ -98,6 +105,9 @@ def ablate(
     jobs: Jobs = None,
     output: _Folder = None,
     csv: _Csv = None,
+    svg: Svg = None,
+    png: Png = None,
+    pdf: Pdf = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -106,7 +116,8 @@ def ablate(
     Each policy's map of the range is exact, and so are the measures. Without -p the policies are
     the 16 ablations: four costs, each over size and staleness, either, or neither. With --epsilon
     each is mapped with noise on the costs as well, which tells a knife-edge from a robust effect.
-    With -o the maps are kept, and the same command goes on where it stopped.
+    With -o the maps are kept, and the same command goes on where it stopped. A picture (--svg,
+    --png, --pdf) shows the outcome at every budget, a line for each policy.
     """
     ask = Ask(low, high, within, None)
     ask.check()
@@ -119,7 +130,8 @@ def ablate(
         names = ["ablations", *load_policy_file(rules.policy_file)]
     variants = plan_variants(names)
     config = rules.config(variants[0].policy)
-    _check_outputs(csv, output, force)
+    pictures = PictureFiles(svg, png, pdf)
+    _check_outputs(csv, output, pictures, force)
     trace = load_trace(source)
     peak_bytes = peak_of(trace)
     budgets = ask.range(peak_bytes)
@@ -128,13 +140,21 @@ def ablate(
         common, variants, noise, budgets, ask.within_bytes(peak_bytes, budgets[1])
     )
     _map(trace, ablation, Making(jobs, output, force, rules.policy_file))
+    _answer(ablation, output, csv, pictures, json)
+
+
+def _answer(
+    ablation: Ablation, output: str | None, csv: str | None, pictures: PictureFiles, json: bool
+) -> None:
     document = ablation_document(ablation) | {"folder": output}
-    if csv is not None:
-        write_file(csv, _csv(document))
+    contents: dict[Pathlike, bytes] = {} if csv is None else {csv: _csv(document)}
+    if pictures.given():
+        contents |= pictures.contents(partial(chart_picture, _chart(ablation)))
+    write_files(contents)
     if json:
         print_json(document)
     else:
-        _show(document, output, csv)
+        _show(document, output, csv, pictures)
 
 
 @attrs.frozen
@@ -147,8 +167,11 @@ class Making:
     policy_file: str | None
 
 
-def _check_outputs(csv: str | None, output: str | None, force: bool) -> None:
-    check_outputs([csv], force)
+def _check_outputs(
+    csv: str | None, output: str | None, pictures: PictureFiles, force: bool
+) -> None:
+    pictures.check(force)
+    check_outputs([csv, *pictures.given().values()], force)
     if output == "":
         raise OutputError("a folder must have a name")
     if output is not None and (Path(output) / REQUEST).exists():
@@ -207,7 +230,24 @@ def _file_name(key: MapKey) -> str:
     return f"{quote(key.variant.policy, safe='+ ')}{noise}.parquet"
 
 
-def _show(document: Mapping[str, Any], folder: str | None, csv: str | None) -> None:
+def _chart(ablation: Ablation) -> Chart:
+    """Outcomes of all policies, without noise, on one axis."""
+    plain = [at for at, key in enumerate(ablation.keys) if key.noise is None]
+    maps = [ablation.map(at) for at in plain]
+    header = maps[0].header
+    chart = strip_chart(
+        [ablation.keys[at].variant.policy for at in plain],
+        [map_segments(each) for each in maps],
+        domain=(ablation.from_bytes, ablation.to_bytes + 1),
+        peak_bytes=header.peak_bytes,
+    )
+    name = plain_name(header.trace_name)
+    return attrs.evolve(chart, heading=f"{name}{rules_words(header)}: outcomes by policy")
+
+
+def _show(
+    document: Mapping[str, Any], folder: str | None, csv: str | None, pictures: PictureFiles
+) -> None:
     print_sentences(ablation_words(document))
     print_table(measures_table(document), measures_table(document, narrow=True))
     print_sentences([measures_legend(document)])
@@ -219,6 +259,7 @@ def _show(document: Mapping[str, Any], folder: str | None, csv: str | None) -> N
         print_table(noise_table(document))
     kept = [f"The maps are kept in {folder}."] if folder is not None else []
     kept += [f"The measures are in {csv}."] if csv is not None else []
+    kept += [pictures.written()] if pictures.given() else []
     if kept:
         print_sentences(["", *kept])
 

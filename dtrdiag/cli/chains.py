@@ -20,13 +20,20 @@ from dtrdiag.cli.options import (
 )
 from dtrdiag.cli.output import (
     Pathlike,
-    check_outputs,
     print_json,
     print_sentences,
     print_table,
     write_files,
 )
-from dtrdiag.cli.pictures import check_suffix
+from dtrdiag.cli.pictures import (
+    Pdf,
+    PictureFiles,
+    Png,
+    Svg,
+    check_pictures,
+    graph_contents,
+    note_drawing,
+)
 from dtrdiag.cli.sources import RunOptions, opened_run
 from dtrdiag.errors import UsageError
 from dtrdiag.rendering.chains import (
@@ -60,6 +67,9 @@ def chains(
         str | None,
         typer.Option(metavar="FILE", help="Write the dearest displacements as DOT."),
     ] = None,
+    svg: Svg = None,
+    png: Png = None,
+    pdf: Pdf = None,
     graphml_file: Annotated[
         str | None,
         typer.Option("--graphml", metavar="FILE", help="Write the displacement graph as GraphML."),
@@ -79,13 +89,11 @@ def chains(
     if top < 0:
         raise UsageError(f"--top must be at least 0, not {top}")
     files = {"--dot": dot, "--graphml": graphml_file, "--csv": csv}
-    for option, path in files.items():
-        if path is not None:
-            check_suffix(option, path)
-    check_outputs(files.values(), force)
+    pictures = PictureFiles(svg, png, pdf)
+    check_pictures(dot, graphml_file, pictures, force, csv)
     with opened_run(run, RunOptions(policy, ratio, budget, rules)) as opened:
         found = find_chains(opened.log, top)
-    written = _write(found, files)
+    written = _write(found, files, pictures, force)
     if json:
         print_json(document_of_chains(found))
         return
@@ -94,16 +102,22 @@ def chains(
         print_sentences(["", f"Wrote {', '.join(written)}."])
 
 
-def _write(found: Chains, files: Mapping[str, str | None]) -> list[str]:
+def _write(
+    found: Chains, files: Mapping[str, str | None], pictures: PictureFiles, force: bool
+) -> list[str]:
+    source = displacement_dot(found.graph, DRAWN_EDGES)
     make: dict[str, Callable[[], bytes]] = {
-        "--dot": lambda: displacement_dot(found.graph, DRAWN_EDGES).encode(),
+        "--dot": source.encode,
         "--graphml": lambda: graphml(found.graph),
         "--csv": lambda: displacement_csv(found.graph),
     }
     contents: dict[Pathlike, bytes] = {
         path: make[option]() for option, path in files.items() if path is not None
     }
+    drawn, drawing = graph_contents(source, pictures, force)
+    contents |= drawn
     write_files(contents)
+    note_drawing(drawing)
     return [str(path) for path in contents]
 
 

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from dtrdiag.analyses import RunDiff, diff_document, diff_runs
-from dtrdiag.cli.options import Json, Rules, takes_rules
-from dtrdiag.cli.output import note, print_json, print_sentences, print_table
+from dtrdiag.cli.options import Force, Json, Rules, takes_rules
+from dtrdiag.cli.output import note, print_json, print_sentences, print_table, write_files
+from dtrdiag.cli.pictures import Pdf, PictureFiles, Png, Svg
 from dtrdiag.cli.sources import OpenRun, RunOptions, is_event_log, opened_run
 from dtrdiag.errors import UsageError
+from dtrdiag.rendering.coursecharts import course_chart
 from dtrdiag.rendering.diffs import re_evicted_table, trajectory_table
+from dtrdiag.rendering.pictures import chart_picture
 from dtrdiag.rendering.replays import problem_words
 from dtrdiag.rendering.tables import operators_table, sets_table
 from dtrdiag.rendering.words import diff_words
+
+_Policies = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--policy", metavar="POLICY", help="Policy (dtr), of a and of b."),
+]
+_Ratios = Annotated[
+    list[str] | None,
+    typer.Option("-r", "--ratio", metavar="R", help="Ratio of the peak, of a and of b."),
+]
+_Budgets = Annotated[
+    list[str] | None,
+    typer.Option("-b", "--budget", metavar="SIZE", help="Budget, of a and of b."),
+]
 
 
 @takes_rules
@@ -27,21 +44,16 @@ def diff(
         str | None,
         typer.Argument(metavar="[RUN_B]", help="The other run; a TRACE alone needs two budgets."),
     ] = None,
-    policies: Annotated[
-        list[str] | None,
-        typer.Option("-p", "--policy", metavar="POLICY", help="Policy (dtr), of a and of b."),
-    ] = None,
-    ratios: Annotated[
-        list[str] | None,
-        typer.Option("-r", "--ratio", metavar="R", help="Ratio of the peak, of a and of b."),
-    ] = None,
-    budgets: Annotated[
-        list[str] | None,
-        typer.Option("-b", "--budget", metavar="SIZE", help="Budget, of a and of b."),
-    ] = None,
+    policies: _Policies = None,
+    ratios: _Ratios = None,
+    budgets: _Budgets = None,
     top: Annotated[
         int, typer.Option("--top", metavar="N", help="Storages and operators to show.")
     ] = 10,
+    svg: Svg = None,
+    png: Png = None,
+    pdf: Pdf = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Compare two runs: where they part, and what came of it.
@@ -49,25 +61,42 @@ def diff(
     Either two saved logs, or one trace at two budgets or under two policies.
 
     Between two budgets the first divergence is one fit check that passes in one run and not in the
-    other. An option given once is for both runs, given twice it is for a and for b.
+    other. An option given once is for both runs, given twice it is for a and for b. A picture
+    (--svg, --png, --pdf) shows what b paid beyond a, and how alike they are, step by step.
     """
     if top < 0:
         raise UsageError(f"--top must be at least 0, not {top}")
+    pictures = PictureFiles(svg, png, pdf)
+    pictures.check(force)
     options = _options(run_a, run_b, policies, ratios, budgets, rules)
+    _answer((run_a, run_b or run_a), options, pictures, top, json)
+
+
+def _answer(
+    runs: tuple[str, str],
+    options: Sequence[RunOptions],
+    pictures: PictureFiles,
+    top: int,
+    json: bool,
+) -> None:
     with ExitStack() as stack:
         a, b = (
             stack.enter_context(opened_run(text, chosen))
-            for text, chosen in zip((run_a, run_b or run_a), options, strict=True)
+            for text, chosen in zip(runs, options, strict=True)
         )
         found = diff_runs(a.log, b.log)
         for opened in (a, b):
             if opened.log.problem is not None:
                 problem = problem_words(opened.log.problem)
                 note(f"dtrdiag: {opened.log.path} is incomplete: it {problem}")
+        if pictures.given():
+            write_files(pictures.contents(partial(chart_picture, course_chart(found))))
         if json:
             print_json(_document(found, a, b))
             return
     _print(found, top)
+    if pictures.given():
+        print_sentences(["", pictures.written()])
 
 
 def _print(found: RunDiff, top: int) -> None:

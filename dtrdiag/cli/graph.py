@@ -20,14 +20,21 @@ from dtrdiag.cli.options import (
     takes_rules,
 )
 from dtrdiag.cli.output import check_outputs, print_json, print_sentences, print_table, write_file
-from dtrdiag.cli.pictures import draw_svg, picture_target, text_instead, write_drawing
+from dtrdiag.cli.pictures import (
+    check_dot,
+    draw_svg,
+    picture_target,
+    text_instead,
+    write_drawing,
+)
 from dtrdiag.cli.sources import RunOptions, opened_run
 from dtrdiag.errors import UsageError
 from dtrdiag.rendering.dot import DRAWN_EDGES, graph_dot
 from dtrdiag.rendering.graphml import graphml
+from dtrdiag.rendering.pictures import dot_picture
 from dtrdiag.rendering.replays import graph_document, graph_words, residency_table
 
-SUFFIXES = (".dot", ".svg", ".graphml")
+SUFFIXES = (".dot", ".svg", ".png", ".pdf", ".graphml")
 
 
 @takes_rules
@@ -48,7 +55,7 @@ def graph(
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write it as .dot, .svg or .graphml."),
+        typer.Option("-o", "--output", metavar="FILE", help="As .dot, .svg, .png, .pdf, .graphml."),
     ] = None,
     force: Force = False,
     json: Json = False,
@@ -83,6 +90,8 @@ def _check(
     suffix = Path(output).suffix
     if suffix not in SUFFIXES:
         raise UsageError(f"-o must end in {', '.join(SUFFIXES)}, not {suffix!r}", path=output)
+    if suffix in (".png", ".pdf"):
+        check_dot(f"-o {output}")
     check_outputs([picture_target(output) if suffix == ".svg" else output], force)
 
 
@@ -99,4 +108,7 @@ def _write(found: nx.MultiDiGraph[Any], output: str, force: bool) -> str:
         why = f"{edges:,} edges are too many to draw (more than {DRAWN_EDGES:,})"
         advice = "; take --around STORAGE --hops N, or write .graphml for a graph viewer"
         return write_drawing(text_instead(graph_dot(found), output, why, advice, force))
-    return write_drawing(draw_svg(graph_dot(found), output, force))
+    if suffix == ".svg":
+        return write_drawing(draw_svg(graph_dot(found), output, force))
+    write_file(output, dot_picture(graph_dot(found), suffix[1:]))
+    return output

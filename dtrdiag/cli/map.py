@@ -11,7 +11,8 @@ import typer
 from dtrdiag.analyses import run_document, summarise_map
 from dtrdiag.cli.mapprogress import map_progress
 from dtrdiag.cli.options import Force, Json, Policy, Rules, takes_rules
-from dtrdiag.cli.output import note, print_json, print_sentences, print_table
+from dtrdiag.cli.output import note, print_json, print_sentences, print_table, write_files
+from dtrdiag.cli.pictures import Pdf, PictureFiles, Png, Svg
 from dtrdiag.cli.policyfile import load_policy_file, policy_file_sha256
 from dtrdiag.cli.sources import at_budget, is_event_log, load_trace, peak_of
 from dtrdiag.cli.terminating import Terminated, terminable
@@ -30,7 +31,9 @@ from dtrdiag.experiments.outcomes import Outcomes
 from dtrdiag.experiments.rows import definition_of
 from dtrdiag.experiments.workers import usable_cpus
 from dtrdiag.rendering.answers import run_words
+from dtrdiag.rendering.mapcharts import map_chart
 from dtrdiag.rendering.maps import map_words, segment_table
+from dtrdiag.rendering.pictures import chart_picture
 from dtrdiag.rendering.tables import run_table
 from dtrdiag.rendering.units import count
 from dtrdiag.simulator import RunConfig, budget_from_ratio
@@ -75,6 +78,9 @@ def budget_map(
     resolution: Resolution = None,
     within: Within = None,
     at: At = None,
+    svg: Svg = None,
+    png: Png = None,
+    pdf: Pdf = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -83,29 +89,41 @@ def budget_map(
     Between two budgets of the range nothing is left out: where runs finish, where they run out of
     memory, and how the overhead jumps is known to the byte. With -o the map is kept, and the same
     command again, or one for another range, uses and extends it. A saved map is shown again by
-    naming it.
+    naming it. A picture (--svg, --png, --pdf) shows outcome and overhead over the budget.
     """
     ask = Ask(low, high, within, resolution)
+    pictures = PictureFiles(svg, png, pdf)
     if is_saved_map(source):
         only_trace = {"-p": policy, "-j": jobs, "-o": output, "--resolution": resolution}
         given = [name for name, value in only_trace.items() if value is not None]
-        for name in [*given, *rules.given(), *(["--force"] if force else [])]:
+        for name in [*given, *rules.given(), *_needless(force, at, pictures)]:
             raise UsageError(f"{name} does not apply to a saved map", path=source)
-        _show_saved(source, ask, at, json)
+        pictures.check(force)
+        _show_saved(source, ask, at, pictures, json)
         return
     if is_event_log(source):
         raise UsageError("this is an event log, not a saved map", path=source)
     if at is not None:
         raise UsageError("--at asks a saved map: dtrdiag map FILE --at BUDGET")
     ask.check()
+    pictures.check(force)
     if output is not None:
         check_map_path(output)
     check_jobs(jobs)
     config = rules.config(policy)
     trace = load_trace(source)
-    _show(_compute(trace, config, ask, Making(jobs, output, force, rules.policy_file)), ask, json)
+    making = Making(jobs, output, force, rules.policy_file)
+    _show(_compute(trace, config, ask, making), ask, pictures, json)
     if output is not None and not json:
         print_sentences(["", f"The map is kept in {output}."])
+
+
+def _needless(force: bool, at: str | None, pictures: PictureFiles) -> list[str]:
+    """Options that have nothing to do where a saved map is shown."""
+    drawn = [f"--{kind}" for kind in pictures.given()]
+    if at is not None and drawn:
+        raise UsageError(f"{drawn[0]} draws a whole map, and --at shows one run of it")
+    return ["--force"] if force and not drawn else []
 
 
 @attrs.frozen
@@ -239,24 +257,30 @@ def _note_rest(saved: SavedMap, path: str, low: int, high: int) -> None:
         note(f"{found} kept in {path}; the same command goes on from there")
 
 
-def _show(saved: SavedMap, ask: Ask, json: bool) -> None:
+def _show(saved: SavedMap, ask: Ask, pictures: PictureFiles, json: bool) -> None:
     peak_bytes = next(iter(saved.outcomes)).header.peak_bytes
     low, high = ask.range(peak_bytes, (saved.from_bytes, saved.to_bytes))
     within = ask.within_bytes(peak_bytes, high)
+    known = saved.between(low, high)
+    summary = summarise_map(known, within)
+    if pictures.given():
+        write_files(pictures.contents(partial(chart_picture, map_chart(known, summary))))
     if json:
         print_json(saved.document(low, high, within))
         return
-    known = saved.between(low, high)
-    summary = summarise_map(known, within)
     print_sentences(map_words(known, summary, saved.resolution_bytes))
     narrow = segment_table(known, summary.segments, narrow=True)
     print_table(segment_table(known, summary.segments), narrow)
+    if pictures.given():
+        print_sentences(["", pictures.written()])
 
 
-def _show_saved(path: str, ask: Ask, at: str | None, json: bool) -> None:
+def _show_saved(
+    path: str, ask: Ask, at: str | None, pictures: PictureFiles, json: bool
+) -> None:
     saved = read_map(path)
     if at is None:
-        _show(saved, ask, json)
+        _show(saved, ask, pictures, json)
     else:
         _show_run(path, saved, at, json)
 

@@ -18,7 +18,15 @@ from dtrdiag.cli.options import (
     takes_rules,
 )
 from dtrdiag.cli.output import Pathlike, print_json, print_sentences, print_table, write_files
-from dtrdiag.cli.pictures import check_pictures, draw_svg, note_drawing
+from dtrdiag.cli.pictures import (
+    Pdf,
+    PictureFiles,
+    Png,
+    Svg,
+    check_pictures,
+    graph_contents,
+    note_drawing,
+)
 from dtrdiag.cli.sources import RunOptions, opened_run
 from dtrdiag.rendering.dot import frontier_dot
 from dtrdiag.rendering.graphml import frontier_graph, graphml
@@ -36,9 +44,9 @@ def oom(
     dot: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the frontier as DOT.")
     ] = None,
-    svg: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Draw the frontier with graphviz.")
-    ] = None,
+    svg: Svg = None,
+    png: Png = None,
+    pdf: Pdf = None,
     graphml_file: Annotated[
         str | None, typer.Option("--graphml", metavar="FILE", help="Write the frontier as GraphML.")
     ] = None,
@@ -54,10 +62,11 @@ def oom(
     the ops that wait for each other, from the op that the model asked for down to the one that did
     not fit.
     """
-    check_pictures(dot, svg, graphml_file, force)
+    files = PictureFiles(svg, png, pdf)
+    check_pictures(dot, graphml_file, files, force)
     with opened_run(run, RunOptions(policy, ratio, budget, rules)) as opened:
         frontier = pinned_frontier(opened.log)
-    written = _write(frontier, expand, dot, svg, graphml_file, force)
+    written = _write(frontier, expand, dot, files, graphml_file, force)
     if json:
         print_json(frontier_document(frontier))
         return
@@ -73,18 +82,16 @@ def _write(
     frontier: Frontier,
     expand: bool,
     dot: str | None,
-    svg: str | None,
+    files: PictureFiles,
     graphml_file: str | None,
     force: bool,
 ) -> list[str]:
     contents: dict[Pathlike, bytes] = {}
-    drawing = None
-    source = frontier_dot(frontier, expand) if dot is not None or svg is not None else ""
+    source = frontier_dot(frontier, expand) if dot is not None or files.given() else ""
     if dot is not None:
         contents[dot] = source.encode()
-    if svg is not None:
-        drawing = draw_svg(source, svg, force)
-        contents[drawing.path] = drawing.content
+    drawn, drawing = graph_contents(source, files, force)
+    contents |= drawn
     if graphml_file is not None:
         contents[graphml_file] = graphml(frontier_graph(frontier))
     write_files(contents)

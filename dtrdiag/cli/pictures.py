@@ -1,22 +1,28 @@
-"""How do graphs become files: DOT, SVG through graphviz's program, GraphML?"""
+"""How do charts and graphs become files: SVG, PNG, PDF, and of graphs DOT and GraphML?"""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import attrs
+import typer
 
-from dtrdiag.cli.output import check_outputs, note, write_file
+from dtrdiag.cli.output import Pathlike, check_outputs, note, write_file
 from dtrdiag.errors import UsageError
 from dtrdiag.rendering.dot import write_picture
+from dtrdiag.rendering.pictures import check_converter, dot_picture
 
 DOT_PROGRAM = "dot"
 GET_PICTURES = "install graphviz (Debian: apt install graphviz) to get pictures"
 FORMATS = {
     "--dot": ("DOT", (".dot", ".gv", ".txt")),
     "--svg": ("SVG", (".svg", ".xml")),
+    "--png": ("PNG", (".png",)),
+    "--pdf": ("PDF", (".pdf",)),
     "--graphml": ("GraphML", (".graphml", ".xml")),
     "--csv": ("CSV", (".csv", ".txt")),
 }
@@ -25,6 +31,51 @@ OTHER_SUFFIXES = (
     ".png", ".jpg", ".jpeg", ".gif", ".pdf", ".ps", ".eps", ".html", ".json", ".jsonl", ".csv",
     ".gz", ".zst", ".zip", ".parquet",
 )  # fmt: skip
+
+
+def _option(name: str, what: str) -> typer.models.OptionInfo:
+    return typer.Option(name, metavar="FILE", help=f"Draw it as {what}.", show_default=False)
+
+
+Svg = Annotated[str | None, _option("--svg", "SVG")]
+Png = Annotated[str | None, _option("--png", "PNG")]
+Pdf = Annotated[str | None, _option("--pdf", "PDF")]
+
+
+@attrs.frozen
+class PictureFiles:
+    """Where pictures go, as given on the command line; None: nowhere."""
+
+    svg: str | None = None
+    png: str | None = None
+    pdf: str | None = None
+
+    def given(self) -> dict[str, str]:
+        """The files that were given, by kind of picture."""
+        kinds = (("svg", self.svg), ("png", self.png), ("pdf", self.pdf))
+        return {kind: path for kind, path in kinds if path is not None}
+
+    def check(self, force: bool) -> None:
+        """Refuse files for a chart that cannot be, before anything is computed.
+
+        Raises:
+            UsageError: a suffix contradicts the format, or what draws charts is not installed.
+            OutputError: one of the files cannot be written; see `check_outputs`.
+        """
+        given = self.given()
+        for kind, path in given.items():
+            check_suffix(f"--{kind}", path)
+        check_outputs(given.values(), force)
+        if given:
+            check_converter()
+
+    def written(self) -> str:
+        """A sentence on the files that were given."""
+        return f"Wrote {', '.join(self.given().values())}."
+
+    def contents(self, draw: Callable[[str], bytes]) -> dict[Pathlike, bytes]:
+        """What goes into each file, from a function that draws a kind of picture."""
+        return {path: draw(kind) for kind, path in self.given().items()}
 
 
 def has_dot() -> bool:
@@ -42,18 +93,40 @@ def picture_target(path: str) -> str:
     return path if has_dot() else text_target(path)
 
 
-def check_pictures(dot: str | None, svg: str | None, graphml: str | None, force: bool) -> None:
-    """Refuse files that exist or are named after another format, before anything is computed.
+def check_pictures(
+    dot: str | None,
+    graphml: str | None,
+    files: PictureFiles,
+    force: bool,
+    csv: str | None = None,
+) -> None:
+    """Refuse files for a graph that cannot be, before anything is computed.
 
     Raises:
-        UsageError: a suffix contradicts the format.
+        UsageError: a suffix contradicts the format, or PNG or PDF is asked for without `dot`.
         OutputError: one of the files cannot be written; see `check_outputs`.
     """
-    for option, path in (("--dot", dot), ("--svg", svg), ("--graphml", graphml)):
+    pictures = files.given()
+    named = {"--dot": dot, "--graphml": graphml, "--csv": csv}
+    for option, path in (named | {f"--{kind}": path for kind, path in pictures.items()}).items():
         if path is not None:
             check_suffix(option, path)
+    svg = pictures.pop("svg", None)
+    if pictures:
+        check_dot(f"--{next(iter(pictures))}")
     target = None if svg is None else picture_target(svg)
-    check_outputs([dot, graphml, None if target == dot else target], force)
+    outputs = [dot, graphml, csv, None if target == dot else target, *pictures.values()]
+    check_outputs(outputs, force)
+
+
+def check_dot(option: str) -> None:
+    """Refuse a picture for which there is no text instead.
+
+    Raises:
+        UsageError: the program that draws graphs is missing.
+    """
+    if not has_dot():
+        raise UsageError(f"{option}: there is no program `{DOT_PROGRAM}`; {GET_PICTURES}")
 
 
 def check_suffix(option: str, path: str) -> None:
@@ -109,6 +182,28 @@ def text_instead(
     if not (Path(target).is_file() and Path(target).read_bytes() == content):
         check_outputs([target], force)
     return Drawing(target, content, f"{why}: wrote {target}{advice}")
+
+
+def graph_contents(
+    dot_source: str, files: PictureFiles, force: bool
+) -> tuple[dict[Pathlike, bytes], Drawing | None]:
+    """What goes into each file for a graph; DOT text where an SVG cannot be drawn.
+
+    Returns:
+        The contents by file, and what stands for the SVG, if one is asked for.
+
+    Raises:
+        OutputError: the program failed, or the text's file holds something else (unless `force`).
+    """
+    contents: dict[Pathlike, bytes] = {}
+    drawing = None
+    for kind, path in files.given().items():
+        if kind == "svg":
+            drawing = draw_svg(dot_source, path, force)
+            contents[drawing.path] = drawing.content
+        else:
+            contents[path] = dot_picture(dot_source, kind)
+    return contents, drawing
 
 
 def note_drawing(drawing: Drawing | None) -> None:

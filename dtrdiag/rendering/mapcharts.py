@@ -17,15 +17,15 @@ from dtrdiag.analyses.budget_map import (
     THRASHED,
     UNKNOWN,
     BudgetMap,
-    Cliff,
     MapSummary,
     Segment,
 )
 from dtrdiag.rendering.charts import OUTCOME_COLOURS
-from dtrdiag.rendering.commands import run_command
-from dtrdiag.rendering.maprows import WORDS, MapRow
+from dtrdiag.rendering.commands import rules_words, run_command
+from dtrdiag.rendering.mapmarks import BYTES_A_PIXEL, label_pixels, marks_layer, summary_marks
+from dtrdiag.rendering.maprows import WORDS, largest_overhead, map_rows, row_columns
 from dtrdiag.rendering.pages.parts import Chart, Reading
-from dtrdiag.rendering.units import short_bytes
+from dtrdiag.rendering.units import changes_words, plain_name
 
 COLOURS = OUTCOME_COLOURS | {UNKNOWN: "#8c8c8c"}
 LEGEND = {
@@ -40,11 +40,7 @@ LEAST_PIXELS = 2
 STEP_HEIGHT = 240
 _DASHES = {THRASHED: [3, 4], UNKNOWN: [1, 9]}
 """Pixels of a stripe, and from one to the next."""
-_LABEL_PIXELS = 44
-"""Numbers of inversions closer together than this are one label."""
-_LANE_PIXELS = 14
 _ZOOMED = {"domain": [{"expr": "domain[0]"}, {"expr": "domain[1]"}], "nice": False, "zero": False}
-_BYTES_A_PIXEL = "(domain[1] - domain[0]) / width"
 
 
 def step_chart(
@@ -91,6 +87,22 @@ def step_chart(
     )
 
 
+def map_chart(budget_map: BudgetMap, summary: MapSummary) -> Chart:
+    """A map by itself, with a logarithmic axis of overheads, as it stands in a paper."""
+    header = budget_map.header
+    rules = rules_words(header) + changes_words(None, header.interventions)
+    return step_chart(
+        "map",
+        f"{plain_name(header.trace_name)} under {plain_name(header.policy)}{rules}",
+        budget_map,
+        row_columns(map_rows(budget_map), budget_map.to_bytes),
+        summary=summary,
+        domain=(budget_map.from_bytes, budget_map.to_bytes + 1),
+        top=largest_overhead([budget_map]),
+        log=True,
+    )
+
+
 def _layers(
     kinds: Sequence[str],
     steps: dict[str, Any],
@@ -98,9 +110,9 @@ def _layers(
     peak_bytes: int | None,
 ) -> list[dict[str, Any]]:
     layers = [*_other_layers([outcome for outcome in kinds if outcome != OK]), steps]
-    shared = {"x": x_axis(peak_bytes), "color": colour(kinds, above=_lanes(marks) * _LANE_PIXELS)}
+    shared = {"x": x_axis(peak_bytes), "color": colour(kinds, above=label_pixels(marks))}
     if marks:
-        layers.append(_marks_layer(marks))
+        layers.append(marks_layer(marks))
     for layer in layers:
         layer["encoding"] = shared | layer["encoding"]
     if marks:
@@ -171,7 +183,7 @@ def drawn_transform(keep: Sequence[str], pixels: int, most: str | None) -> list[
         most: an expression; with it, marks have the extremes of `overhead` and of it, `bottom` and
             `top`.
     """
-    least = f"{pixels} * {_BYTES_A_PIXEL}"
+    least = f"{pixels} * {BYTES_A_PIXEL}"
     kept = [
         {"op": "min", "field": "lo", "as": "from"},
         {"op": "max", "field": "hi", "as": "to"},
@@ -224,7 +236,7 @@ def _striped(transform: Sequence[Any], dashes: Sequence[int]) -> dict[str, Any]:
     return {
         "transform": [
             *transform,
-            {"calculate": f"(datum.right - datum.left) / ({_BYTES_A_PIXEL})", "as": "pixels"},
+            {"calculate": f"(datum.right - datum.left) / ({BYTES_A_PIXEL})", "as": "pixels"},
             {"calculate": "(datum.left + datum.right) / 2", "as": "left"},
         ],
         "mark": {"type": "rule", "strokeDash": dashes, "strokeCap": "butt"},
@@ -277,88 +289,6 @@ def readings(budget_map: BudgetMap, columns: Mapping[str, Sequence[Any]]) -> tup
     return tuple(found)
 
 
-def place_marks(
-    inversions: Sequence[Segment], cliff: Cliff | None, range_bytes: tuple[int, int]
-) -> dict[str, list[Any]]:
-    """Places to point out: inversions, numbered from the widest, and the worst cliff.
-
-    Args:
-        inversions: widest first.
-        cliff: the worst one.
-        range_bytes: half-open; what has no upper end ends there.
-
-    Returns:
-        Columns `at`, `rank` (the least is written where several are close), `label`; empty where
-        there is nothing to point out.
-    """
-    rows: list[tuple[float, int, str]] = []
-    if cliff is not None:
-        least = "at least " if cliff.censored else ""
-        rows.append((cliff.high_bytes, 0, f"cliff, {least}{cliff.factor:.2f}x"))
-    for rank, segment in enumerate(inversions, start=1):
-        high = range_bytes[1] if segment.hi_bytes is None else segment.hi_bytes
-        width = f": {short_bytes(high - segment.lo_bytes)}" if rank == 1 else ""
-        name = "inversion 1" if rank == 1 else str(rank)
-        rows.append(((segment.lo_bytes + high) / 2, rank, f"{name}{width}"))
-    if not rows:
-        return {}
-    return dict(zip(("at", "rank", "label"), map(list, zip(*rows, strict=True)), strict=True))
-
-
-def _lanes(marks: Mapping[str, Sequence[Any]]) -> int:
-    """How many lines of labels stand above the plot: numbers, the widest inversion, the cliff."""
-    return len({min(rank, 2) for rank in marks.get("rank", ())})
-
-
-def _marks_layer(marks: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    lowest = min(max(marks["rank"]), 2)
-    late = "datum.left > domain[0] + 0.7 * (domain[1] - domain[0])"
-    return {
-        "data": {"name": "marks"},
-        "transform": [
-            {"filter": "datum.at >= domain[0] && datum.at < domain[1]"},
-            # The first inversion and the cliff have lines of their own.
-            {
-                "calculate": "datum.rank < 2 ? datum.rank - 2 : "
-                f"floor((datum.at - domain[0]) / ({_LABEL_PIXELS} * {_BYTES_A_PIXEL}))",
-                "as": "place",
-            },
-            {
-                "aggregate": [
-                    {"op": "argmin", "field": "rank", "as": "first"},
-                    {"op": "count", "as": "number"},
-                ],
-                "groupby": ["place"],
-            },
-            {"calculate": "datum.first.at", "as": "left"},
-            {
-                "calculate": "datum.first.label"
-                " + (datum.number > 1 ? ' +' + (datum.number - 1) : '')",
-                "as": "label",
-            },
-            {
-                "calculate": f"{late} ? datum.label + ' ▼' : '▼ ' + datum.label",
-                "as": "text",
-            },
-            {
-                "calculate": f"-7 - {_LANE_PIXELS} * max(0, {lowest} - datum.first.rank)",
-                "as": "high",
-            },
-        ],
-        "mark": {
-            "type": "text",
-            "fontSize": 11,
-            "clip": False,
-            "align": {"expr": f"{late} ? 'right' : 'left'"},
-            "dx": {"expr": f"{late} ? 5 : -5"},
-        },
-        "encoding": {
-            "text": {"field": "text"},
-            "y": {"field": "high", "type": "quantitative", "scale": None, "axis": None},
-        },
-    }
-
-
 def _words(outcomes: Sequence[str], marked: bool) -> str:
     said = {
         OK: "The line is the overhead where the run finishes.",
@@ -374,21 +304,3 @@ def _words(outcomes: Sequence[str], marked: bool) -> str:
         )
     parts.append("However narrow, nothing is left out: zoom in to part what is close.")
     return " ".join(parts)
-
-
-def widest_first(segments: Sequence[Segment]) -> list[Segment]:
-    """By width, those without an upper end first; of equal ones the lowest budgets first."""
-    return sorted(
-        segments, key=lambda s: (-(1 << 62 if s.width_bytes is None else s.width_bytes), s.lo_bytes)
-    )
-
-
-def narrowest_first(rows: Sequence[MapRow]) -> list[MapRow]:
-    """Known rows with two ends by width; of equal ones the lowest budgets first."""
-    closed = [row for row in rows if row.hi_bytes is not None and row.outcome != UNKNOWN]
-    return sorted(closed, key=lambda row: ((row.hi_bytes or 0) - row.lo_bytes, row.lo_bytes))
-
-
-def summary_marks(summary: MapSummary, range_bytes: tuple[int, int]) -> dict[str, list[Any]]:
-    """The places that a summary has to point out; see `place_marks`."""
-    return place_marks(widest_first(summary.inversions), summary.worst_cliff, range_bytes)

@@ -176,3 +176,9 @@ def shared_stretches(
 
 def _ends_by(segment: Segment, budget_bytes: int) -> bool:
     return segment.hi_bytes is not None and segment.hi_bytes <= budget_bytes
+
+
+def narrowest_first(rows: Sequence[MapRow]) -> list[MapRow]:
+    """Known rows with two ends by width; of equal ones the lowest budgets first."""
+    closed = [row for row in rows if row.hi_bytes is not None and row.outcome != UNKNOWN]
+    return sorted(closed, key=lambda row: ((row.hi_bytes or 0) - row.lo_bytes, row.lo_bytes))

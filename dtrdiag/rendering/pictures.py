@@ -65,11 +65,13 @@ def chart_spec(chart: Chart) -> dict[str, Any]:
     """A chart as Vega-Lite that stands by itself: with its data, title, size and colours."""
     sources = {"rows": chart.columns, **chart.more}
     domain = [] if chart.domain is None else [{"name": "domain", "value": list(chart.domain)}]
+    views = chart.spec.get("vconcat")
+    sized: dict[str, Any] = {"height": HEIGHT, **chart.spec, "width": WIDTH}
+    if views is not None:
+        sized = {**chart.spec, "vconcat": [{"height": HEIGHT, **v, "width": WIDTH} for v in views]}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "height": HEIGHT,
-        **chart.spec,
-        "width": WIDTH,
+        **sized,
         "title": chart.heading,
         "background": "#ffffff",
         "config": CONFIG,

@@ -16,8 +16,9 @@ from dtrdiag.rendering.mapcharts import (
 from dtrdiag.rendering.maprows import WORDS, shared_stretches
 from dtrdiag.rendering.pages.parts import Chart, Reading
 
-HEIGHTS = {OK: 0.16, OOM: 0.86, THRASHED: 0.5, UNKNOWN: 0.05}
-"""How much of its line the bar of an outcome takes: told apart without colour."""
+HEIGHTS = {UNKNOWN: 0.05, OK: 0.16, THRASHED: 0.5, OOM: 0.86}
+"""How much of its line the bar of an outcome takes: told apart without colour. The highest
+are drawn last, so that the narrowest of them are seen."""
 STRIP_LEGEND = {
     OK: "finishes (low)",
     OOM: "out of memory (full height)",

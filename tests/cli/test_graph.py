@@ -90,7 +90,7 @@ def test_text_instead_of_a_picture_replaces_nothing(refuses, dtrdiag, fails, her
         (["--around", "1", "--hops", "-1"], "--hops must be at least 0"),
         (["--at", "-1"], "--at must be at least 0"),
         (["--at", "99999"], "the log has no event 99999"),
-        (["-o", "a.png"], "-o must end in .dot, .svg, .graphml, not '.png'"),
+        (["-o", "a.gif"], "-o must end in .dot, .svg, .png, .pdf, .graphml, not '.gif'"),
         (["-o", "gone/a.dot"], "the folder does not exist"),
     ],
 )

@@ -3,6 +3,7 @@
 import re
 import struct
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 import zlib
 
@@ -157,10 +158,7 @@ def test_unknown_kinds_are_refused(draw):
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
-    def missing(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(pictures.importlib, "import_module", missing)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(UsageError, match=r"pip install 'dtrdiag\[charts\]'"):
         chart_picture(CHART, "svg")
 

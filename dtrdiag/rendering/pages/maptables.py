@@ -9,8 +9,8 @@ import attrs
 from dtrdiag.analyses.budget_map import OK, OOM, THRASHED, BudgetMap, Cliff, MapSummary, Segment
 from dtrdiag.analyses.instability import Instability
 from dtrdiag.rendering.commands import changed, run_command
-from dtrdiag.rendering.mapcharts import narrowest_first, widest_first
-from dtrdiag.rendering.maprows import WORDS, MapRow
+from dtrdiag.rendering.mapmarks import widest_first
+from dtrdiag.rendering.maprows import WORDS, MapRow, narrowest_first
 from dtrdiag.rendering.pages.parts import RIGHT, Column, Commands, Part, Table, Words
 from dtrdiag.rendering.units import (
     NOT_KNOWN,
