@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import attrs
 import typer
@@ -33,7 +33,7 @@ OTHER_SUFFIXES = (
 )  # fmt: skip
 
 
-def _option(name: str, what: str) -> typer.models.OptionInfo:
+def _option(name: str, what: str) -> Any:
     return typer.Option(name, metavar="FILE", help=f"Draw it as {what}.", show_default=False)
 
 
