@@ -37,6 +37,10 @@ from dtrdiag.rendering.units import changes_words
 MODEL, REMAT, EVICTIONS, STOP = "model ops", "rematerialisation", "evictions", "run"
 """The tracks of slices and instants."""
 MEMORY, BUDGET = "memory in use", "budget"
+LEVELS = 200
+"""So many slices lie in one another on a track; those further in have a track of their own. The
+trace processor drops what is nested deeper than 512 levels, or 255 in older versions, and DTR may
+ask for thousands."""
 STATES = ("pinned", "locked", "evictable")
 """Of resident storages; each has a counter."""
 OUT_OF_MEMORY, LIMIT = "out of memory", "overhead limit"
@@ -112,6 +116,7 @@ class _Slice:
     op: OpId
     track: int
     since_ns: int
+    first: bool
     flows: list[int] = attrs.field(factory=list)
 
 
@@ -124,6 +129,7 @@ class _Drawing:
         self._out = TrackEventWriter(stream)
         self._made = Timeline()
         self._open: list[_Slice] = []
+        self._deep = 0
         self._held = _Held(self._replay)
         self._shown: dict[str, int] = {}
         self._tracks = self._make_tracks(header)
@@ -144,7 +150,7 @@ class _Drawing:
         changes = changes_words(header.semantics, header.interventions)
         budget = "no budget" if header.budget_bytes is None else f"{header.budget_bytes:,} B"
         name = f"{header.trace_name}, {header.policy}{changes}, {budget}"
-        group = self._out.group(name, "A run under Dynamic Tensor Rematerialization.")
+        group = self._group = self._out.group(name, "A run under Dynamic Tensor Rematerialization.")
         tracks = {}
         for name in (STOP, MODEL, REMAT, EVICTIONS, MEMORY, BUDGET, *STATES):
             if name == BUDGET and self._replay.budget_bytes is None:
@@ -178,11 +184,10 @@ class _Drawing:
         return self._made
 
     def _begin(self, event: Materialise) -> None:
-        called = self._replay.ops[event.op]
         first = event.reason == "first"
         arguments: dict[str, Argument | None] = {
             "op": event.op,
-            "step": called.step,
+            "step": self._replay.ops[event.op].step,
             "output_bytes": self._replay.requested_bytes[event.op],
             "tensor": event.tensor,
             "depth": event.depth,
@@ -196,17 +201,41 @@ class _Drawing:
                 flow = event.seq
                 self._open[-1].flows.append(flow)
                 self._made.flows += 1
-        track = self._tracks[MODEL if first else REMAT]
-        category = "first" if first else "remat"
-        self._out.begin(track, self._now, called.name, category, arguments, flow)
-        self._open.append(_Slice(event.op, track, self._now))
+        self._open_slice(event.op, first, self._now, arguments, flow)
+
+    def _open_slice(
+        self,
+        op: OpId,
+        first: bool,
+        since_ns: int,
+        arguments: dict[str, Argument | None],
+        flow: int | None = None,
+    ) -> None:
+        track = self._tracks[MODEL] if first else self._level()
+        name, category = self._replay.ops[op].name, "first" if first else "remat"
+        self._out.begin(track, since_ns, name, category, arguments, flow)
+        self._open.append(_Slice(op, track, since_ns, first))
+        self._deep += not first
+
+    def _level(self) -> int:
+        """The track for a rematerialisation inside those that are open."""
+        outside = self._deep // LEVELS * LEVELS
+        if not outside:
+            return self._tracks[REMAT]
+        name = f"{REMAT}, more than {outside} levels in"
+        if name not in self._tracks:
+            said = f"What lies inside {outside} others on the tracks before."
+            place = self._tracks[REMAT]
+            self._tracks[name] = self._out.track(name, self._group, said, place=place)
+        return self._tracks[name]
 
     def _execute(self, event: Compute | Rematerialise) -> None:
         started_ns = self._now - event.cost_ns
         self._show_memory(event.memory_bytes + event.freed_bytes, started_ns)
         if not self._open or self._open[-1].op != event.op:
             # A runtime that does not say when an op begins to wait: it begins as it executes.
-            self._begin_unasked(event, started_ns)
+            arguments: dict[str, Argument | None] = {"op": event.op, "seq": event.seq}
+            self._open_slice(event.op, type(event) is Compute, started_ns, arguments)
         if type(event) is Compute:
             self._made.computes += 1
         else:
@@ -217,15 +246,8 @@ class _Drawing:
         for storage in event.resident:
             self._held.move(storage)
 
-    def _begin_unasked(self, event: Compute | Rematerialise, started_ns: int) -> None:
-        first = type(event) is Compute
-        track = self._tracks[MODEL if first else REMAT]
-        name, category = self._replay.ops[event.op].name, "first" if first else "remat"
-        arguments: dict[str, Argument | None] = {"op": event.op, "seq": event.seq}
-        self._out.begin(track, started_ns, name, category, arguments)
-        self._open.append(_Slice(event.op, track, started_ns))
-
     def _close(self, ended: _Slice, arguments: dict[str, Argument | None]) -> None:
+        self._deep -= not ended.first
         self._out.end(ended.track, self._now, arguments, ended.flows)
 
     def _evict(self, event: Evict) -> None:

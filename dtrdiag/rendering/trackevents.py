@@ -78,12 +78,29 @@ class TrackEventWriter:
         self._write()
         return self._tracks
 
-    def track(self, name: str, parent: int, description: str, *, sizes: bool = False) -> int:
-        """A track for slices and instants, or for a counter of bytes (`sizes`)."""
+    def track(
+        self,
+        name: str,
+        parent: int,
+        description: str,
+        *,
+        sizes: bool = False,
+        place: int | None = None,
+    ) -> int:
+        """A track for slices and instants.
+
+        Args:
+            name: what is written before it.
+            parent: the group that it belongs to.
+            description: what is told of it.
+            sizes: it is a counter of bytes instead.
+            place: the track that it follows; None: all that are there.
+        """
         packet = self._new()
         track = packet.track_descriptor
         track.uuid, track.name, track.parent_uuid = self._next(), legal(name), parent
-        track.description, track.sibling_order_rank = legal(description), self._tracks
+        track.description = legal(description)
+        track.sibling_order_rank = self._tracks if place is None else place
         if sizes:
             track.counter.unit = self._size_unit
         self._write()

@@ -81,7 +81,8 @@ class Reading:
         assert not any(self._open.values()), "a slice is never ended"
 
     def on(self, track):
-        return [slice for slice in self.slices if slice.track == track]
+        """The slices of a track, and of those on which it goes on."""
+        return [slice for slice in self.slices if slice.track.startswith(track)]
 
     def _read(self, packet):
         for kind, entries in (
@@ -102,12 +103,13 @@ class Reading:
         self.times.append(at_ns)
         track = self.tracks[event.track_uuid]
         args = dict(map(self._argument, event.debug_annotations))
-        stack = self._open.setdefault(track, [])
+        stack = self._open.setdefault(track.partition(",")[0], [])
         if event.type == TrackEvent.TYPE_COUNTER:
             self.counters.setdefault(track, []).append((at_ns, event.counter_value))
             return
         if event.type == TrackEvent.TYPE_SLICE_END:
             ended = stack.pop()
+            assert ended.track == track
             ended.end_ns = at_ns
             ended.args.update(args)
             ended.flows_in.extend(event.terminating_flow_ids)
@@ -174,7 +176,7 @@ def test_slices_are_the_executions_of_the_run(drawn):
     pending = [slice for slice in read.slices if not slice.args["executed"]]
     assert len(pending) == made.unfinished
     assert sum(isinstance(event, Materialise) for event in events) == len(read.slices)
-    assert {slice.track for slice in read.slices} <= {MODEL, REMAT}
+    assert {slice.track.partition(",")[0] for slice in read.slices} <= {MODEL, REMAT}
 
 
 def test_instants_are_its_evictions_and_its_stop(drawn):
@@ -199,7 +201,7 @@ def test_slices_nest_and_their_own_costs_add_up_to_the_cost_of_the_run(drawn):
         inside = sum(child.duration_ns for child in slice.children)
         assert all(slice.begin_ns <= child.begin_ns for child in slice.children)
         assert all(child.end_ns <= slice.end_ns for child in slice.children)
-        if slice.track == REMAT:
+        if slice.track.startswith(REMAT):
             own[REMAT] += slice.duration_ns - inside
         cost_ns = slice.args.get("cost_ns", 0)
         assert cost_ns <= slice.duration_ns
@@ -225,7 +227,7 @@ def test_a_rematerialisation_lies_in_the_one_that_asked_for_it(drawn):
         assert asker.args["op"] == slice.args["for_op"]
         assert asker.begin_ns <= slice.begin_ns
         assert slice.end_ns <= asker.end_ns
-        assert (slice.parent is asker) == (asker.track == REMAT)
+        assert (slice.parent is asker) == asker.track.startswith(REMAT)
 
 
 def test_counters_are_the_memory_of_the_run(drawn):
@@ -244,6 +246,24 @@ def test_counters_are_the_memory_of_the_run(drawn):
     assert all(value >= 0 for state in STATES for _, value in read.counters[state])
 
 
+def test_no_track_nests_deeper_than_the_trace_processor_takes(monkeypatch):
+    events = events_of_run(*RUNS["no room"])
+    plain, _ = timeline(events)
+    monkeypatch.setattr("dtrdiag.rendering.perfetto.LEVELS", 3)
+    made, content = timeline(events)
+    assert attrs.evolve(made, packets=plain.packets) == plain
+    read = Reading(content)
+    for slice in read.on(REMAT):
+        within, outer = 1, slice.parent
+        while outer is not None and outer.track == slice.track:
+            within, outer = within + 1, outer.parent
+        assert within <= 3
+    names = {slice.track for slice in read.on(REMAT)}
+    assert {REMAT, f"{REMAT}, more than 3 levels in", f"{REMAT}, more than 6 levels in"} <= names
+    ranks = {read.descriptors[name].sibling_order_rank for name in names}
+    assert ranks == {read.descriptors[REMAT].sibling_order_rank}
+
+
 def test_time_never_goes_back_and_ends_with_the_clock(drawn):
     events, made, read = drawn
     assert read.times == sorted(read.times)
@@ -256,9 +276,8 @@ def test_tracks_are_told_and_lie_in_one_group(drawn):
     group, *others = read.descriptors.values()
     assert {track.parent_uuid for track in others} == {group.uuid}
     assert all(track.description for track in others)
-    assert [track.sibling_order_rank for track in others] == sorted(
-        track.sibling_order_rank for track in others
-    )
+    ranks = [track.sibling_order_rank for track in others]
+    assert ranks == sorted(set(ranks))
     sized = {name for name, track in read.descriptors.items() if track.HasField("counter")}
     assert sized == {MEMORY, *STATES} | ({BUDGET} if BUDGET in read.counters else set())
 

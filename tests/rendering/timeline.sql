@@ -1,6 +1,10 @@
 -- What a timeline comes to, by the tables of Perfetto's trace processor.
 WITH s AS (
-  SELECT slice.id, slice.parent_id, slice.ts, slice.dur, slice.name, track.name AS track,
+  SELECT slice.id, slice.parent_id, slice.ts, slice.dur, slice.name,
+    -- What lies deep inside goes on, on tracks with longer names.
+    CASE WHEN track.name LIKE 'rematerialisation,%' THEN 'rematerialisation' ELSE track.name END
+      AS track,
+    slice.parent_id IS NOT NULL OR track.name LIKE 'rematerialisation,%' AS nested,
     extract_arg(slice.arg_set_id, 'debug.executed') AS executed,
     extract_arg(slice.arg_set_id, 'debug.cost_ns') AS cost_ns,
     extract_arg(slice.arg_set_id, 'debug.cause') AS cause,
@@ -23,10 +27,8 @@ UNION ALL SELECT 'cost of first executions', (
 UNION ALL SELECT 'remat cost by arguments', (
   SELECT coalesce(sum(cost_ns), 0) FROM s WHERE track = 'rematerialisation')
 UNION ALL SELECT 'remat cost by own time', (
-  SELECT coalesce(sum(s.dur), 0) - (
-    SELECT coalesce(sum(child.dur), 0) FROM s AS child
-    WHERE child.track = 'rematerialisation' AND child.parent_id IS NOT NULL)
-  FROM s WHERE s.track = 'rematerialisation')
+  SELECT coalesce(sum(dur), 0) - coalesce(sum(CASE WHEN nested THEN dur END), 0)
+  FROM s WHERE track = 'rematerialisation')
 UNION ALL SELECT 'open slices', (SELECT count(*) FROM s WHERE dur < 0)
 UNION ALL SELECT 'slices outside their parent', (
   SELECT count(*) FROM s AS child JOIN s AS parent ON child.parent_id = parent.id
