@@ -84,7 +84,7 @@ class Mapper:
 
         Raises:
             UsageError: the range is empty, the step is below 1 byte, or there are too many samples.
-            and as `map_range`.
+            DtrdiagError: as `map_range`.
         """
         if step_bytes < 1:
             raise UsageError(f"a resolution must be at least 1 byte, not {step_bytes}")

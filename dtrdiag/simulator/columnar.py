@@ -43,7 +43,7 @@ def simulate_in_columns(
         batch_events: about how many events a batch has, at least 1.
 
     Raises:
-        whatever `simulate` raises, and whatever `take` does.
+        DtrdiagError: whatever `simulate` raises; and whatever `take` does.
     """
     trace = as_run(trace, config)
     policy = find_policy(config.policy)

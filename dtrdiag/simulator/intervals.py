@@ -36,7 +36,7 @@ def runs_between(
 
     Raises:
         UsageError: the range is empty.
-        whatever `simulate` raises.
+        DtrdiagError: whatever `simulate` raises.
     """
     if not 1 <= from_bytes <= to_bytes:
         raise UsageError(f"no budgets from {from_bytes} to {to_bytes} bytes")
