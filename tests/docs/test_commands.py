@@ -19,6 +19,8 @@ DOCUMENTS = sorted(
     key=lambda path: path.relative_to(ROOT).as_posix(),
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PUBLIC_LOGS = ("r101.jsonl", "r102.jsonl")
+"""Logs of runs of public traces, which the tutorial makes."""
 MADE_ELSEWHERE = ("make ", "pip install")
 """Set-up commands: CI runs them, and `test_make_targets_are_there` looks at them."""
 
@@ -28,7 +30,11 @@ def blocks(document, language):
 
 
 def commands(document):
-    lines = [line for body in blocks(document, "console") for line in body.splitlines()]
+    return [command for body in blocks(document, "console") for command in commands_in(body)]
+
+
+def commands_in(body):
+    lines = body.splitlines()
     shown = [line[2:].partition("  #")[0].strip() for line in lines if line.startswith("$ ")]
     return [line for line in shown if not line.startswith(MADE_ELSEWHERE)]
 
@@ -43,68 +49,117 @@ def test_all_console_lines_are_commands():
             assert all(line.startswith("$ ") for line in body.splitlines() if line), document
 
 
-READ_TOGETHER = [ROOT / "README.md", ROOT / "docs" / "cli.md"]
-"""Whoever has tried the README goes on with the command line, in the same folder."""
-FOLDERS = [
-    READ_TOGETHER,
-    *([d] for d in DOCUMENTS if d not in READ_TOGETHER and commands(d)),
+READ_TOGETHER = [
+    [ROOT / "README.md", ROOT / "docs" / "cli.md"],
+    [ROOT / "docs" / "explanation" / f"{page}.md" for page in ("dtr", "intervals", "evidence")],
 ]
+"""Whoever has read the first goes on with the others, in the same folder."""
+ALONE = [d for d in DOCUMENTS if not any(d in together for together in READ_TOGETHER)]
+FOLDERS = READ_TOGETHER + [[d] for d in ALONE if commands(d) or blocks(d, "python")]
+SHOWN = re.compile(
+    r"""^```(console|python)(?:\ title="([\w.]+)")?\n(.*?)^```$  # what is run, or kept as a file
+    (?:\s*^```text\n(.*?)^```$)?                               # and what it prints""",
+    re.MULTILINE | re.DOTALL | re.VERBOSE,
+)
 
 
 @pytest.mark.parametrize(
     "documents", FOLDERS, ids=lambda documents: "+".join(map(name_of, documents))
 )
-def test_commands_run_in_order(documents, tmp_path, request, monkeypatch, capfd):
-    """In one folder, as a reader would; those on public traces only where these are."""
-    shown = [command for document in documents for command in commands(document)]
+def test_what_is_shown_runs_in_order(documents, tmp_path, monkeypatch, capfd, request):
+    """In one folder, as a reader would; what is about public traces only where these are."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
-    words = " ".join(shown).split()
+    monkeypatch.setenv("COLUMNS", "100")
+    public, before = has_public(documents, request), {policy.name for policy in policies()}
+    try:
+        for document in documents:
+            for language, file, body, printed in SHOWN.findall(document.read_text()):
+                if file:
+                    Path(file).write_text(body)
+                    continue
+                if language == "python":
+                    said = run_snippet(body, document, capfd)
+                else:
+                    said = run_console(body, public, capfd)
+                if said is not None:
+                    assert_prints(said, printed, document)
+    finally:
+        for policy in policies():
+            if policy.name not in before:
+                unregister(policy.name)
+
+
+def has_public(documents, request):
+    """Whether the public traces are here, if any command is about them."""
+    words = " ".join(command for document in documents for command in commands(document)).split()
     if any(word in PUBLIC_TRACES for word in words):
         try:
             request.getfixturevalue("traces_archive")
-            public = True
         except pytest.skip.Exception:
-            public = False
-    for command in shown:
-        if any(word in PUBLIC_TRACES for word in command.split()) and not public:
+            return False
+    return True
+
+
+def run_console(body, public, capfd):
+    """What its last command prints; None where that was not run."""
+    said = None
+    for command in commands_in(body):
+        said = None
+        names = set(command.split())
+        about = names & set(PUBLIC_TRACES) or any(file in names for file in PUBLIC_LOGS)
+        if about and not public:
             continue
         if command == "dtrdiag traces fetch":  # the network; tests/trace has it with a stand-in
             continue
-        run_command(command, capfd)
+        said = run_command(command, capfd)
+    return said
+
+
+def run_snippet(body, document, capfd):
+    if not Path("run.jsonl").exists():
+        shutil.copy(ROOT / "tests" / "data" / "foreign-runtime.jsonl", "run.jsonl")
+    capfd.readouterr()
+    exec(compile(body, str(document), "exec"), {})  # noqa: S102 - our own docs
+    return capfd.readouterr().out
+
+
+def assert_prints(said, printed, document):
+    """Each part of an excerpt stands in the answer, in this order, but for how lines are broken."""
+    rest = " ".join(said.split())
+    for part in re.split(r"^\.\.\.\n", printed, flags=re.MULTILINE):
+        words = " ".join(part.split())
+        assert words in rest, f"{document} shows\n{part}\nbut printed is\n{said}"
+        rest = rest.partition(words)[2] if words else rest
 
 
 def run_command(command, capfd):
-    """In this process: to start one for each of so many would take longer than most answers."""
+    """Within this process, which has the modules loaded already: a command takes no start-up."""
     program, *arguments = command.split()
     assert program in ("dtrdiag", "python"), f"what is {program}?"
     if ">" in arguments:
         arguments = arguments[: arguments.index(">")]
     if program == "python":
-        if arguments[0].endswith(".py"):
-            pytest.fail(f"a script is shown that no test can find: {command}")
-        assert arguments[:2] == ["-m", "dtrdiag"], command
-        arguments = arguments[2:]
-    capfd.readouterr()
-    status = main(arguments)
-    out, err = capfd.readouterr()
-    assert status == 0, f"{command}\n{out[-2000:]}\n{err[-2000:]}"
-    assert "Traceback" not in err
-    assert out.strip() or "-o" in arguments
+        said = run_module(command, arguments)
+    else:
+        capfd.readouterr()
+        status = main(arguments)
+        said, wrong = capfd.readouterr()
+        assert status == 0, f"{command}\n{said[-2000:]}\n{wrong[-2000:]}"
+        assert "Traceback" not in wrong
+    assert said.strip() or "-o" in arguments
+    return said
 
 
-@pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d, "python")], ids=name_of)
-def test_snippets_run(document, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(ROOT / "tests" / "data" / "foreign-runtime.jsonl", tmp_path / "run.jsonl")
-    before = {policy.name for policy in policies()}
-    try:
-        for body in blocks(document, "python"):
-            exec(compile(body, str(document), "exec"), {})  # noqa: S102 - our own docs
-    finally:
-        for policy in policies():
-            if policy.name not in before:
-                unregister(policy.name)
+def run_module(command, arguments):
+    if arguments[0].endswith(".py"):
+        pytest.fail(f"a script is shown that no test can find: {command}")
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    assert "Traceback" not in done.stderr
+    return done.stdout
 
 
 def test_the_readme_tells_what_the_demo_prints(capfd, tmp_path):
@@ -126,34 +181,18 @@ def test_the_readme_tells_what_the_demo_prints(capfd, tmp_path):
         assert file in readme
 
 
-def test_the_readme_tells_what_the_map_prints(tmp_path):
-    readme = ROOT / "README.md"
-    (command,) = (c for c in commands(readme) if c.startswith("dtrdiag map"))
-    done = subprocess.run(
-        [sys.executable, "-m", *command.split()],
-        cwd=tmp_path,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "400"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    said = " ".join(done.stdout.split())
-    excerpt = next(b for b in blocks(readme, "text") if "Feasibility inversions" in b)
-    for sentence in excerpt.split("...\n"):
-        assert " ".join(sentence.split()) in said
-
-
 def test_make_targets_are_there():
     makefile = (ROOT / "Makefile").read_text()
     for document in DOCUMENTS:
-        for target in re.findall(r"`?make ([a-z-]+)`?", document.read_text()):
-            if target in {"room"}:  # prose
-                continue
+        for target in re.findall(r"(?:`|^\$ )make ([a-z-]+)", document.read_text(), re.MULTILINE):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), (document, target)
 
 
 def test_links_between_documents_lead_somewhere():
+    """Pages that are made with the site are looked for there, by `test_site.py`."""
     for document in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
-            if not target.startswith("http"):
-                assert (document.parent / target).exists(), (document, target)
+            place = (document.parent / target).resolve()
+            made = place.is_relative_to(ROOT / "docs" / "reference")
+            if not target.startswith("http") and not made:
+                assert place.exists(), (document, target)
