@@ -14,7 +14,7 @@ CORE   := $(VENV)/.core
 DEV    := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow sanitize lint bench clean
+.PHONY: help demo test test-slow sanitize lint bench docs clean
 .NOTPARALLEL:              # two pip calls in one environment would tread on each other
 
 help:                      ## show this list
@@ -56,6 +56,10 @@ sanitize: $(DEV)           ## the tests of the compiled engine under ASan and UB
 
 bench: $(CORE)             ## measure speed and memory
 	$(PY) benchmarks/run.py $(ARGS)
+
+docs: $(DEV)               ## the documentation as a site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
+	@echo "open build/site/index.html"
 
 # mypy and import-linter look for modules by folder and do not know package-dir, so they get the
 # tree in its installed shape, made of links.
