@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -78,28 +78,36 @@ def frontier_dot(frontier: Frontier, expand: bool = False, bare: bool = False) -
     Args:
         frontier: as `pinned_frontier` finds it.
         expand: draw every step.
-        bare: leave out the title, and room between the steps, for where others say what it is.
+        bare: without the title and with labels of two lines at most, so that it is less tall.
     """
     dot = graphviz.Digraph("frontier", graph_attr=dict(_GRAPH), node_attr=_NODE, edge_attr=_EDGE)
     if bare:
-        dot.attr(ranksep="0.25")
+        dot.attr(ranksep="0.2")
+        # A browser's font may be wider than the one that graphviz measures.
+        dot.attr("node", margin="0.25,0.055")
     else:
         dot.attr(label=label(*_title(frontier)))
+    say = _two_lines if bare else label
     storages = {storage.id: storage for storage in frontier.storages}
     drawn: set[StorageId] = set()
     above = None
     for steps in frontier_groups(frontier.stack, expand):
         node = f"op_{steps[0].op}"
         if len(steps) == 1:
-            _draw_step(dot, steps[0], storages, drawn)
+            _draw_step(dot, steps[0], storages, drawn, say)
         else:
-            _draw_omitted(dot, node, steps, storages)
+            _draw_omitted(dot, node, steps, storages, say)
         if above is not None:
             dot.edge(above, node)
         above = node
-    _draw_request(dot, frontier, above)
+    _draw_request(dot, frontier, above, say)
     _draw_pinned(dot, frontier)
     return str(dot.source)
+
+
+def _two_lines(*lines: str) -> str:
+    """A label of the first line, and all others in another."""
+    return label(lines[0], ", ".join(lines[1:]))
 
 
 def _title(frontier: Frontier) -> tuple[str, ...]:
@@ -156,6 +164,7 @@ def _draw_step(
     step: FrontierStep,
     storages: dict[StorageId, FrontierStorage],
     drawn: set[StorageId],
+    say: Callable[..., str],
 ) -> None:
     node = f"op_{step.op}"
     when = "first execution" if step.kind == "first" else "rematerialisation"
@@ -165,14 +174,14 @@ def _draw_step(
     pinned = [s for s in step.locks if s in storages and storages[s].state == "pinned"]
     if pinned:
         lines.append(f"and {count(len(pinned), 'pinned storage')}")
-    _style("op", dot, node, label(*lines))
+    _style("op", dot, node, say(*lines))
     for storage_id in step.locks:
         storage = storages.get(storage_id)
         if storage is None or storage.state == "pinned":
             continue
         if storage_id not in drawn:
             drawn.add(storage_id)
-            _draw_storage(dot, storage)
+            _draw_storage(dot, storage, say)
         dot.edge(node, f"s_{storage_id}", style="dashed", arrowhead="tee", constraint="false")
         with dot.subgraph() as row:
             row.attr(rank="same")
@@ -180,9 +189,11 @@ def _draw_step(
             row.node(f"s_{storage_id}")
 
 
-def _draw_storage(dot: graphviz.Digraph, storage: FrontierStorage) -> None:
+def _draw_storage(
+    dot: graphviz.Digraph, storage: FrontierStorage, say: Callable[..., str]
+) -> None:
     lines = (f"storage {storage.id} of {storage.name}", short_bytes(storage.bytes), storage.state)
-    _style(storage.state, dot, f"s_{storage.id}", label(*lines), shape="cylinder")
+    _style(storage.state, dot, f"s_{storage.id}", say(*lines), shape="cylinder")
 
 
 def _draw_omitted(
@@ -190,6 +201,7 @@ def _draw_omitted(
     node: str,
     steps: Sequence[FrontierStep],
     storages: dict[StorageId, FrontierStorage],
+    say: Callable[..., str],
 ) -> None:
     held = {
         storage
@@ -203,16 +215,18 @@ def _draw_omitted(
     what = f"{count(len(held), 'storage')}, {short_bytes(held_bytes)}" if held else "nothing"
     lines.append(f"holding {what}")
     lines.append(", ".join(f"{name} ×{times}" for name, times in names))  # noqa: RUF001
-    _style("omitted", dot, node, label(*lines))
+    _style("omitted", dot, node, say(*lines))
 
 
-def _draw_request(dot: graphviz.Digraph, frontier: Frontier, above: str | None) -> None:
+def _draw_request(
+    dot: graphviz.Digraph, frontier: Frontier, above: str | None, say: Callable[..., str]
+) -> None:
     lines = (
         f"requested: {both_bytes(frontier.requested_bytes)}",
         f"too much by {both_bytes(frontier.shortfall_bytes)}",
         f"passes at a budget of {frontier.passes_at_bytes:,} B",
     )
-    _style("requested", dot, "requested", label(*lines), penwidth="2", shape="note")
+    _style("requested", dot, "requested", say(*lines), penwidth="2", shape="note")
     if above is not None:
         dot.edge(above, "requested", label="does not fit")
 

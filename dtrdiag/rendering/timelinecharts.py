@@ -82,7 +82,7 @@ class _Memory:
         columns = self._memory_columns(unit)
         more: dict[str, Rows] = {}
         self._thrashes = bool(spells)
-        layers = [*self._bands(spells, more), *(self._area(state, unit) for state in STATES)]
+        layers = [*self._bands(spells, more), *map(self._area, reversed(STATES))]
         if found.width > 1:
             layers.append(self._parts.line("low", strokeWidth=0.8, opacity=0.75))
         layers += self._budget(unit, near, more) + self._request(frontier, unit, more)
@@ -150,13 +150,16 @@ class _Memory:
             return words + f". The budget, {short_bytes(budget)}, is far above."
         return words + ". The dashed line is the budget."
 
-    def _area(self, state: str, unit: Unit) -> Layer:
+    def _area(self, state: str) -> Layer:
         below = STATES[STATES.index(state) - 1] if state != STATES[0] else None
         return {
             "mark": {
                 "type": "area",
                 "interpolate": "step-after",
-                "line": {"strokeWidth": 0.75},
+                # Whatever is narrower than a pixel is seen by its outline, that below over that
+                # above: what holds memory matters more.
+                "stroke": look(state).fill,
+                "strokeWidth": 0.75,
                 "opacity": 1,
             },
             "encoding": {
@@ -174,6 +177,7 @@ class _Memory:
             "datum": STATE_WORDS[word],
             "type": "nominal",
             "title": None,
+            "legend": {"symbolStrokeWidth": 0},
             "scale": {
                 "domain": [STATE_WORDS[each] for each in shown],
                 "range": [fills[each] for each in shown],
@@ -231,7 +235,8 @@ class _Memory:
                 "mark": {**text, "fontWeight": 600},
                 "encoding": {
                     "x": x,
-                    "y": {**y, "field": "y2"},
+                    # Under the strip of thrash, and above whatever is said of the budget.
+                    "y": {"value": 20},
                     "text": {"field": "text"},
                 },
             },

@@ -89,18 +89,15 @@ class TimelineStrips:
     def depth(self) -> Chart:
         """How many ops were waiting for each other."""
         depth = self._found.depth.tolist()
-        layer = self._parts.line("depth", strokeWidth=1)
-        layer["mark"] = {**layer["mark"], "color": REMAT_COLOUR}
-        area = {
-            **layer,
-            "mark": {
-                "type": "area", "interpolate": "step-after", "color": REMAT_COLOUR, "opacity": 0.45
-            },
+        area = self._parts.line("depth")
+        area["mark"] = {
+            "type": "area", "interpolate": "step-after", "opacity": 1,
+            "fill": REMAT_COLOUR, "fillOpacity": 0.45, "stroke": REMAT_COLOUR,
         }  # fmt: skip
         words = "The most ops that were pending at once, each waiting for an input from the next."
         return self._parts.chart(
             "depth", "Depth of recursion", words,
-            self._strip([area, layer], "ops pending", max(depth)),
+            self._strip([area], "ops pending", max(depth)),
             columns={
                 "depth": depth,
                 "place": self._texts.places(),
