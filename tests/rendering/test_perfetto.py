@@ -156,10 +156,13 @@ def timeline(events):
     return made, stream.getvalue()
 
 
-@pytest.fixture(scope="module", params=list(RUNS))
+@pytest.fixture(scope="module", params=[*RUNS, pytest.param("lstm", marks=pytest.mark.slow)])
 def drawn(request):
     """Events of a run, and what a reader finds in its timeline."""
-    events = events_of_run(*RUNS[request.param])
+    if request.param == "lstm":
+        # A public trace: 94,608 decisions, rematerialisations 892 levels deep.
+        request.getfixturevalue("traces_archive")
+    events = events_of_run(*RUNS.get(request.param, (request.param, "dtr", 0.264, {})))
     made, content = timeline(events)
     return events, made, Reading(content)
 
@@ -276,7 +279,8 @@ def test_tracks_are_told_and_lie_in_one_group(drawn):
     group, *others = read.descriptors.values()
     assert {track.parent_uuid for track in others} == {group.uuid}
     assert all(track.description for track in others)
-    ranks = [track.sibling_order_rank for track in others]
+    # Those that go on with a track have its rank.
+    ranks = [track.sibling_order_rank for track in others if "levels in" not in track.name]
     assert ranks == sorted(set(ranks))
     sized = {name for name, track in read.descriptors.items() if track.HasField("counter")}
     assert sized == {MEMORY, *STATES} | ({BUDGET} if BUDGET in read.counters else set())
