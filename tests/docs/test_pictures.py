@@ -9,9 +9,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "pictures"
-_spec = importlib.util.spec_from_file_location("picture_maker", FOLDER / "make.py")
-maker = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(maker)
+
+
+def loaded():
+    """The command that draws them, as a module."""
+    spec = importlib.util.spec_from_file_location("picture_maker", FOLDER / "make.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+maker = loaded()
 SHOWN = re.findall(r"!\[[^]]+\]\(docs/pictures/([^)]+)\)", (ROOT / "README.md").read_text())
 
 
