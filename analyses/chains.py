@@ -23,7 +23,7 @@ from dtrdiag.analyses.displacement import (
 )
 from dtrdiag.analyses.loops import Loop, widest_loops
 from dtrdiag.analyses.onset import Onset, thrash_onset
-from dtrdiag.analyses.remat_cost import RematCost, Share, dearest_steps, remat_cost
+from dtrdiag.analyses.remat_cost import RematCost, Share, costly_steps, dearest_steps, remat_cost
 from dtrdiag.analyses.runtable import Bools, Exact, Ints, RunTable, totals_by
 from dtrdiag.analyses.summary import INCOMPLETE
 from dtrdiag.analyses.tabulating import run_table
@@ -108,7 +108,9 @@ class Chains:
         chains: of storages that came back or were evicted under pressure, those that cost most,
             then those of most evictions under pressure, then by id.
         components: those of most cost first, then of most evictions.
+        chained: how many storages there are of which `chains` has the first.
         dearest_steps: number, what it calls, and its share of rematerialisation.
+        costly_steps: how many steps rematerialisation cost anything in.
     """
 
     header: RunHeader
@@ -121,7 +123,9 @@ class Chains:
     returns: dict[str, dict[str, int]]
     cost: RematCost
     dearest_steps: tuple[tuple[int, str, Share], ...]
+    costly_steps: int
     chains: tuple[Chain, ...]
+    chained: int
     components: tuple[Component, ...]
     loops: tuple[Loop, ...]
     onset: Onset
@@ -164,7 +168,9 @@ def find_chains(events: Iterable[Event], top: int = 10) -> Chains:
         returns=_returns(table, cycles),
         cost=cost,
         dearest_steps=dearest_steps(table, top),
+        costly_steps=len(costly_steps(table)),
         chains=_dearest(table, cycles, top),
+        chained=len(_chained(table, cycles)),
         components=tuple(sorted(parts, key=lambda part: (-part.cost_ns, -part.times))),
         loops=widest_loops(table, edges, top),
         onset=thrash_onset(table, cycles),
@@ -211,12 +217,17 @@ def _returns(table: RunTable, cycles: Cycles) -> dict[str, dict[str, int]]:
     return {word: dict(zip(RETURNS, numbers, strict=True)) for word, numbers in counts.items()}
 
 
+def _chained(table: RunTable, cycles: Cycles) -> Ints:
+    """The storages that came back or were evicted under pressure, ascending."""
+    gone = table.evictions
+    return np.unique(gone.storage[(gone.cause == PRESSURE) | (cycles.back >= 0)])
+
+
 def _dearest(table: RunTable, cycles: Cycles, top: int) -> tuple[Chain, ...]:
     gone, size = table.evictions, len(table.storages.ids)
     cost: Exact = totals_by(gone.storage, cycles.charged_ns, size)
     pressed = np.bincount(gone.storage[gone.cause == PRESSURE], minlength=size)
-    returned = np.bincount(gone.storage[cycles.back >= 0], minlength=size)
-    some = np.flatnonzero(pressed + returned)
+    some = _chained(table, cycles)
     order = some[np.lexsort((some, -pressed[some], -cost[some]))][:top]
     picked: Bools = np.zeros(size, np.bool_)
     picked[order] = True

@@ -165,6 +165,12 @@ def _positions(table: RunTable, remats: Ints) -> tuple[Position, ...]:
     )
 
 
+def costly_steps(table: RunTable) -> Ints:
+    """The steps, as rows of the table's, in which rematerialisation cost anything."""
+    runs = table.runs
+    return np.unique(runs.step[runs.remat & (runs.cost_ns > 0)])
+
+
 def dearest_steps(table: RunTable, most: int) -> tuple[tuple[int, str, Share], ...]:
     """The steps that rematerialisation cost most while they were served, the dearest first.
 

@@ -131,7 +131,7 @@ def _print(found: Chains, top: int) -> None:
         print_table(operators_table(found, top))
         print_table(steps_table(found))
     if found.loops:
-        print_table(loops_table(found))
+        print_table(loops_table(found, top))
     if found.chains:
         print_table(chains_table(found))
         print_sentences(["", *chain_words(found.chains[0])])

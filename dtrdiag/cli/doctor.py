@@ -36,12 +36,27 @@ def doctor(json: Json = False) -> None:
     if json:
         print_json(document)
         return
-    missing = [name for name, version in document["packages"].items() if version is None]
-    if missing:
-        print_sentences([f"These packages are missing: {', '.join(missing)}."])
-    else:
-        print_sentences(["Everything that dtrdiag needs is here."])
+    print_sentences(_words(document))
     print_table(_table(document))
+
+
+def _words(document: dict[str, Any]) -> list[str]:
+    """Whether all is here that is needed, and what else could be had."""
+    missing = [name for name, version in document["packages"].items() if version is None]
+    words = ["Everything that dtrdiag needs is here."]
+    if missing:
+        words = [f"These packages are missing: {', '.join(missing)}."]
+    optional = [] if document["engines"]["native"] else ["the native engine, many times faster"]
+    optional += [] if document["dot"] else [f"graphviz's `{DOT_PROGRAM}`, for pictures of graphs"]
+    extras = [name for name, here in document["extras"].items() if not here]
+    if extras:
+        optional.append(f"the extra{'s' * (len(extras) > 1)} {', '.join(extras)}")
+    traces = len(document["traces"]["missing"])
+    if traces:
+        optional.append(f"{traces} public trace{'s' * (traces > 1)} (dtrdiag traces fetch)")
+    if optional:
+        words.append(f"Not here, and not needed: {'; '.join(optional)}.")
+    return words
 
 
 def _document() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dtrdiag.events import Event, encode
 from dtrdiag.log import LogReader, Replay, Verification, open_log, verify
 from dtrdiag.rendering.replays import (
     events_table,
+    events_words,
     pool_table,
     problems_table,
     state_document,
@@ -62,6 +63,7 @@ def replay(
         events = list(_between(reader, first or 0, last))
         document["range"] = [encode(event) for event in events]
         if not json:
+            print_sentences(events_words(reader.header, events))
             print_table(events_table(events))
     if at is not None or not document:
         state = _state(reader, at)

@@ -22,7 +22,7 @@ from dtrdiag.cli.output import check_outputs, print_json, print_sentences, print
 from dtrdiag.cli.sources import RunOptions, load_trace, record
 from dtrdiag.errors import UsageError
 from dtrdiag.instrumentation import check_log_name
-from dtrdiag.rendering.answers import run_words
+from dtrdiag.rendering.answers import next_words, run_words
 from dtrdiag.rendering.tables import run_table
 from dtrdiag.simulator import RunConfig, RunResult, simulate
 from dtrdiag.trace import Trace
@@ -67,8 +67,10 @@ def run(
         return
     print_sentences(run_words(document))
     print_table(run_table(document))
-    if output is not None:
-        print_sentences(["", f"The log is in {output}."])
+    written = [] if output is None else [f"The log is in {output}."]
+    said = [*written, *next_words(document, output)]
+    if said:
+        print_sentences(["", *said])
 
 
 def _check_log(output: str | None, candidates: int, force: bool) -> None:

@@ -14,7 +14,7 @@ from dtrdiag.cli.options import Force, Json, TraceArgument
 from dtrdiag.cli.output import print_json, print_sentences, print_table
 from dtrdiag.cli.sources import load_trace, peak_of
 from dtrdiag.files import ARCHIVE_SEPARATOR, open_file
-from dtrdiag.rendering.facts import trace_table, trace_words, traces_table
+from dtrdiag.rendering.facts import known_words, trace_table, trace_words, traces_table
 from dtrdiag.trace import Trace
 from dtrdiag.trace.catalog import fetch as fetch_archive
 from dtrdiag.trace.catalog import known_traces
@@ -42,7 +42,7 @@ def list_traces(json: Json = False) -> None:
         print_json({"schema": TRACES_SCHEMA, "traces": [attrs.asdict(entry) for entry in known]})
         return
     here = sum(entry.available for entry in known)
-    print_sentences([f"{here} of {len(known)} known traces are on this machine."])
+    print_sentences(known_words(known))
     print_table(traces_table(known))
     if here < len(known):
         print_sentences(["", "Get the missing ones with: dtrdiag traces fetch"])

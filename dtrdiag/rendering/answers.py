@@ -44,6 +44,20 @@ def run_words(run: Document) -> list[str]:
     ]
 
 
+def next_words(run: Document, log: str | None) -> list[str]:
+    """Which verb says more about how a run ended.
+
+    Args:
+        run: a `dtrdiag.run/1` document.
+        log: the file that has its events; None: there is none.
+    """
+    verb = {"oom": "oom", "thrashed": "chains"}.get(run["outcome"])
+    if verb is None:
+        return []
+    how = f"dtrdiag {verb} {log}" if log is not None else f"dtrdiag {verb}, with the same options,"
+    return [f"{how} says why."]
+
+
 def sweep_words(runs: Iterable[Document]) -> list[str]:
     """The outcomes of the budgets tried, a line for each trace and policy.
 
@@ -60,7 +74,31 @@ def sweep_words(runs: Iterable[Document]) -> list[str]:
         where = "at the budget tried" if tried == 1 else f"at the {tried:,} budgets tried"
         stretches = ", ".join(_stretch(each) for each in same)
         sentences.append(f"{plain_name(trace)} under {under}, {where}: {stretches}.")
+        sentences += _surprise([run for each in same for run in each])
     return sentences
+
+
+def _surprise(runs: Sequence[Document]) -> list[str]:
+    """Where more memory does harm: a run that is out of memory above one that finishes."""
+    sized = sorted((run for run in runs if run["budget"] is not None), key=lambda r: r["budget"])
+    done = [run for run in sized if run["outcome"] == "ok"]
+    if not done:
+        nowhere = len(runs) > 1 and all(run["outcome"] != "ok" for run in runs)
+        return ["It finishes at none of them."] if nowhere else []
+    least = done[0]
+    worse = [r for r in sized if r["outcome"] == "oom" and r["budget"] > least["budget"]]
+    if worse:
+        return [
+            f"So more memory does not always help: it finishes at {_place(least)}, and runs out of "
+            f"memory at {_place(worse[-1])}."
+        ]
+    dearest = max(done, key=lambda run: (run["overhead"] or 0, run["budget"]))
+    if (dearest["overhead"] or 0) > (least["overhead"] or 0):
+        return [
+            f"So more memory does not always help: it costs {overhead_words(least['overhead'])} at "
+            f"{_place(least)}, and {overhead_words(dearest['overhead'])} at {_place(dearest)}."
+        ]
+    return []
 
 
 def sweep_tables(runs: Iterable[Document]) -> Iterator[Table]:

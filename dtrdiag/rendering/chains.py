@@ -70,11 +70,14 @@ def _re_evictions(chains: Chains) -> str:
     if not pressed:
         return "Nothing was evicted under pressure, so nothing was evicted again."
     again = chains.re_evictions["pressure"]
-    rest = (
-        ""
-        if not chains.evictions["release"]
-        else (f" ({count(chains.evictions['release'], 'eviction')} on release are counted apart.)")
-    )
+    released = chains.evictions["release"]
+    are = "is" if released == 1 else "are"
+    rest = f" ({count(released, 'eviction')} on release {are} counted apart.)" if released else ""
+    if not again:
+        return (
+            f"{count(pressed, 'eviction')} under pressure hit {count(distinct, 'storage')}: "
+            f"nothing that had been evicted under pressure and had come back was evicted again.{rest}"
+        )
     return (
         f"{count(pressed, 'eviction')} under pressure hit {count(distinct, 'storage')}: "
         f"{again:,} of these evictions ({percent(again, pressed)}) evicted again what had been "
@@ -238,7 +241,8 @@ def steps_table(chains: Chains) -> Table:
     Working set, bytes held, and how many ops were pending at most are those of steps that thrash.
     """
     thrashing = {step.number: step for step in chains.onset.steps}
-    table = Table(title="dearest steps of the schedule (- : the step does not thrash)")
+    title = cut_words("steps of the schedule", len(chains.dearest_steps), chains.costly_steps)
+    table = Table(title=f"{title} (- : the step does not thrash)")
     table.add_column("step", justify="right")
     table.add_column("calls", overflow="fold")
     for name in ("times", "cost", "working set", "held", "pending ops"):
@@ -258,9 +262,16 @@ def steps_table(chains: Chains) -> Table:
     return table
 
 
-def loops_table(chains: Chains) -> Table:
-    """The loops of the displacement graph, the dearest first."""
-    table = Table(title="storages that push each other out in turn")
+def loops_table(chains: Chains, top: int | None = None) -> Table:
+    """The loops of the displacement graph, the dearest first.
+
+    Args:
+        chains: with at most `top` loops.
+        top: how many were asked for; None: as many as there are.
+    """
+    # Loops are looked for one by one, so nobody knows how many more there are.
+    more = " (there may be more loops)" if top is not None and len(chains.loops) >= top else ""
+    table = Table(title=f"storages that push each other out in turn{more}")
     for name in ("turns", "storages", "bytes", "cost", "period"):
         table.add_column(name, justify="right")
     table.add_column("loop", overflow="fold")
@@ -278,7 +289,7 @@ def loops_table(chains: Chains) -> Table:
 
 def chains_table(chains: Chains) -> Table:
     """The storages whose way back cost most."""
-    table = Table(title="storages that cost most to bring back")
+    table = Table(title=cut_words("storages brought back", len(chains.chains), chains.chained))
     table.add_column("storage", justify="right")
     table.add_column("op", overflow="fold")
     for name in ("bytes", "pressure", "release", "came back", "cost"):

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from dtrdiag.checker import MAX_PROBLEMS, Checker, Problem
 from dtrdiag.checkerscores import CHECKED_POLICIES
+from dtrdiag.rendering.replays import only_cut
 from dtrdiag.rendering.units import count, plain_name
 
 
@@ -41,6 +42,11 @@ def checked_words(found: Checker, policy: str) -> list[str]:
         policy: the log's policy.
     """
     events = count(found.events, "event")
+    if only_cut(found.complete, found.problems):
+        return [
+            f"The log is cut short: the {events} that can be read are those of a run of the trace, "
+            "and no event ends it."
+        ]
     if found.problems:
         shape = "complete" if found.complete else "incomplete"
         problems = count(len(found.problems), "problem")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rich.table import Table
@@ -35,6 +36,15 @@ class Known(Protocol):
     @property
     def description(self) -> str:
         """What it is, in a line."""
+
+
+def known_words(known: Sequence[Known]) -> list[str]:
+    """How many traces have a name, and where they are."""
+    here = sum(entry.available for entry in known)
+    kinds = Counter(entry.kind for entry in known)
+    listed = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    which = "All" if here == len(known) else f"{here} of the"
+    return [f"{which} {len(known)} known traces ({listed}) are on this machine."]
 
 
 def traces_table(known: Iterable[Known]) -> Table:

@@ -18,16 +18,25 @@ FOLDED = 12
 _NUMBER = re.compile(r"-?[0-9.,]+x?")
 
 
+_UNIT = re.compile(r"(?<=[0-9]) (?=(?:[KMGTP]i)?B\b|[mun]?s\b|%)")
+
+
 def fit(table: Table, width: int) -> bool:
     """Set the widths of a table's columns; False, with nothing changed, if it does not fit.
+
+    Numbers are parted from their units only where they would not fit otherwise.
 
     Args:
         table: with padding of one character a side (outermost ones only if `pad_edge`) and a box.
         width: characters that there are.
     """
+    return any(_fit(table, width, units) for units in (True, False))
+
+
+def _fit(table: Table, width: int, units: bool) -> bool:
     columns = table.columns
     space = width - 3 * len(columns) - (1 if table.pad_edge else -1)
-    needs = [_needs(column, table.show_header) for column in columns]
+    needs = [_needs(column, table.show_header, units) for column in columns]
     if sum(least for least, _ in needs) > space:
         return False
     spare = space - sum(least for least, _ in needs)
@@ -41,11 +50,11 @@ def fit(table: Table, width: int) -> bool:
     return True
 
 
-def _needs(column: Column, header: bool) -> tuple[int, int]:
+def _needs(column: Column, header: bool, units: bool) -> tuple[int, int]:
     """The least width that a column can have, and the one at which nothing in it wraps."""
     cells = [*([column.header] if header else []), *column.cells]
     lines = [line for cell in cells for line in _plain(cell).splitlines()]
-    words = [word for line in lines for word in line.split()]
+    words = [word for line in lines for word in (_UNIT.sub("_", line) if units else line).split()]
     longest = max(map(cell_len, words), default=1)
     whole = max(map(cell_len, lines), default=1)
     if column.no_wrap:

@@ -43,26 +43,47 @@ def map_words(
         summary: what it comes to.
         resolution_bytes: the distance of the samples, if it was made from samples.
     """
+    measures = measure_instability(budget_map, summary.within_bytes)
     return [
-        _range_words(budget_map, summary),
+        _range_words(budget_map, measures),
+        _interval_words(budget_map, summary),
         *_gap_words(budget_map, resolution_bytes),
         *_outcome_words(budget_map, summary),
         *_feasible_words(budget_map, summary),
         *_inversion_words(budget_map, summary),
         *_cliff_words(budget_map, summary),
-        *instability_words(measure_instability(budget_map, summary.within_bytes)),
+        *instability_words(measures),
     ]
 
 
-def _range_words(budget_map: BudgetMap, summary: MapSummary) -> str:
+def _range_words(budget_map: BudgetMap, measures: Instability) -> str:
     header = budget_map.header
     low, high = (_place(budget_map, at) for at in (budget_map.from_bytes, budget_map.to_bytes))
-    intervals = count(sum(summary.runs.values()), "interval")
-    kind = "in all" if budget_map.complete else "known so far"
     return (
         f"{plain_name(header.trace_name)} under {plain_name(header.policy)}"
         f"{changes_words(header.semantics, header.interventions)}, budgets from {low} to {high}: "
-        f"{intervals} {kind}, on each of which every decision is the same."
+        f"{_share_words(measures)}."
+    )
+
+
+def _share_words(measures: Instability) -> str:
+    """How many of the budgets finish, without more precision than a person reads."""
+    sizes = measures.outcome_bytes
+    ends = ((OK, "finish"), (OOM, "run out of memory"), (THRASHED, "are stopped"))
+    shares = [(_percent(measures, sizes[name]), end) for name, end in ends if sizes[name]]
+    those = "of them" if measures.complete else "of those known"
+    if len(shares) == 1:
+        return f"all {those} {shares[0][1]}"
+    (first, end), *others = shares
+    return ", ".join([f"{first} {those} {end}", *(f"{share} {end}" for share, end in others)])
+
+
+def _interval_words(budget_map: BudgetMap, summary: MapSummary) -> str:
+    number = sum(summary.runs.values())
+    kind = "in all" if budget_map.complete else "known so far"
+    there = "There is" if number == 1 else "There are"
+    return (
+        f"{there} {count(number, 'interval')} {kind}, on each of which every decision is the same."
     )
 
 
@@ -190,13 +211,15 @@ def instability_words(measures: Instability) -> list[str]:
     """How unstable a range is, apart from its inversions and cliffs, in two sentences at most."""
     known = "" if measures.complete else " known"
     sizes, inverted = measures.outcome_bytes, measures.inversion_bytes
-    inside = f" ({_percent(measures, inverted)} in inversions)" if inverted else ""
-    ends = ((OK, "finish"), (OOM, f"run out of memory{inside}"), (THRASHED, "are stopped"))
-    shares = [f"{_percent(measures, sizes[name])} {end}" for name, end in ends if sizes[name]]
+    inside = (
+        f"{_percent(measures, inverted)} of the{known} budgets are in inversions. "
+        if inverted
+        else ""
+    )
     words = [
-        f"Of the{known} budgets {', '.join(shares)}: an entropy of "
-        f"{measures.entropy_bits:.3f} bits, with "
-        f"{count(measures.outcome_changes, 'change')} of outcome."
+        f"{inside}The outcome of the{known} budgets changes "
+        f"{count(measures.outcome_changes, 'time')}, and has an entropy of "
+        f"{measures.entropy_bits:.3f} bits."
     ]
     variation = measures.variation
     if variation is not None and sizes[OK]:

@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dtrdiag import checker
-from dtrdiag.analyses.graph import STATES
+from dtrdiag.analyses.graph import LOCKED, PINNED, RESIDENT, STATES
 from dtrdiag.events import Event, encode
+from dtrdiag.events.records import RunHeader
 from dtrdiag.log import Problem, Replay, Verification
 from dtrdiag.rendering.palette import look
 from dtrdiag.rendering.units import (
@@ -36,7 +37,17 @@ def verification_words(found: Verification) -> list[str]:
         return [f"The log keeps every rule: {count(found.events, 'event')}, complete."]
     shape = "complete" if found.complete else "incomplete"
     problems = count(len(found.problems), "problem")
+    if only_cut(found.complete, found.problems):
+        return [
+            f"The log is cut short: {count(found.events, 'event')} can be read, which keep every "
+            "rule, and no event ends it."
+        ]
     return [f"The log breaks rules: {problems} in {count(found.events, 'event')} read, {shape}."]
+
+
+def only_cut(complete: bool, problems: Sequence[Problem | checker.Problem]) -> bool:
+    """Whether nothing is wrong with a log but that its end is missing."""
+    return not complete and [problem.rule for problem in problems] == ["end"]
 
 
 def problems_table(problems: Iterable[Problem | checker.Problem]) -> Table:
@@ -49,6 +60,31 @@ def problems_table(problems: Iterable[Problem | checker.Problem]) -> Table:
         message = Text(plain_name(problem.message, width=400))
         table.add_row(f"{problem.seq:,}", problem.rule, message)
     return table
+
+
+ENDED = {
+    "ok": "finished",
+    "oom": "ran out of memory",
+    "thrashed": "was stopped by the overhead limit",
+}
+"""What is said of a run by its outcome."""
+
+
+def events_words(header: RunHeader | None, events: Sequence[Event]) -> list[str]:
+    """Which events a table shows, and how many of each kind."""
+    if not events:
+        return ["There are no events there."]
+    kinds = Counter(encode(event)["event"] for event in events)
+    listed = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common())
+    first, last = events[0].seq, events[-1].seq
+    where = f"event {first}" if first == last else f"events {first} to {last}"
+    run = "" if header is None else f" of a run of {_under(header)}"
+    return [f"{where.capitalize()}{run}: {listed}."]
+
+
+def _under(header: RunHeader) -> str:
+    changes = changes_words(header.semantics, header.interventions)
+    return f"{plain_name(header.trace_name)} under {plain_name(header.policy)}{changes}"
 
 
 def events_table(events: Iterable[Event]) -> Table:
@@ -84,11 +120,11 @@ def state_words(state: Replay, problem: str | None) -> list[str]:
     """
     words = []
     if state.header is not None:
-        header = state.header
-        words.append(
-            f"A run of {plain_name(header.trace_name)} under {plain_name(header.policy)}"
-            f"{changes_words(header.semantics, header.interventions)}."
-        )
+        ended = ""
+        if state.end is not None:
+            outcome = state.end.outcome
+            ended = f", which {ENDED.get(outcome, f'ended as {plain_name(outcome)}')}"
+        words.append(f"A run of {_under(state.header)}{ended}.")
     if problem is not None:
         words.append(f"The log is incomplete: it {problem_words(problem)}.")
     words += [
@@ -182,12 +218,22 @@ def state_document(state: Replay) -> dict[str, Any]:
 
 
 def graph_words(graph: nx.MultiDiGraph[int]) -> list[str]:
-    """What a dependency graph holds."""
+    """What a dependency graph holds, and where it is."""
     changes = changes_words(graph.graph.get("semantics"), graph.graph.get("interventions"))
     under = f" under {plain_name(graph.graph['policy'])}{changes}" if changes else ""
-    return [
+    words = [
         f"{plain_name(graph.graph['trace'])}{under} after event {graph.graph['seq']}: "
         f"{count(len(graph), 'storage')} and {count(graph.number_of_edges(), 'edge')}."
+    ]
+    nodes = [data for _, data in graph.nodes(data=True)]
+    if not nodes:
+        return words
+    here = [data for data in nodes if data["state"] in (PINNED, LOCKED, RESIDENT)]
+    all_bytes, here_bytes = (sum(data["bytes"] for data in some) for some in (nodes, here))
+    return [
+        *words,
+        f"{len(here):,} of these storages, {both_bytes(here_bytes)} of {both_bytes(all_bytes)}, "
+        f"{'is' if len(here) == 1 else 'are'} in memory.",
     ]
 
 

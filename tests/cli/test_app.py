@@ -50,7 +50,7 @@ def test_every_verb_has_help_with_json(answers, verb):
     ("arguments", "words"),
     [
         (["swep"], ['no verb "swep"; did you mean sweep? (see dtrdiag --help)']),
-        (["zzz"], ['no verb "zzz"; there are quickstart, traces, ', "completion (see dtrdiag --help)"]),
+        (["zzz"], ['no verb "zzz"; there are quickstart, traces, ', "completion (see "]),
         (["traces", "inof"], ['no verb "inof"; did you mean info? (see dtrdiag traces --help)']),
         (["run"], ["missing argument 'TRACE'", "(see dtrdiag run --help)"]),
         (["run", "chain-64", "more"], ['one argument too many: "more" (see dtrdiag run --help)']),

@@ -54,14 +54,16 @@ def test_shares_entropy_and_variation_are_told():
         (1600, 1800, "ok", 100),
         (1800, 2000, "ok", 0),
     )
-    assert "Of the budgets 90 % finish, 10 % run out of memory (10 % in inversions): " in text
-    assert "an entropy of 0.469 bits, with 2 changes of outcome." in text
+    assert "(0.1999 of the peak): 90 % of them finish, 10 % run out of memory." in text
+    assert "10 % of the budgets are in inversions. The outcome of the budgets changes 2 t" in text
+    assert "and has an entropy of 0.469 bits." in text
     assert "the overhead rises by 0.09531 in all and falls by 0.09531;" in text
 
 
 def test_variation_with_stopped_runs_is_a_lower_bound():
     text = words((1000, 1500, "ok", 0), (1500, 2000, "thrashed", 9000))
-    assert "50 % finish, 50 % are stopped: an entropy of 1.000 bits" in text
+    assert "50 % of them finish, 50 % are stopped." in text
+    assert "changes 1 time, and has an entropy of 1.000 bits" in text
     assert "rises by at least 2.303 in all and falls by at least 0;" in text
 
 
@@ -114,6 +116,7 @@ def test_what_there_is_not_is_told_too(runs, said):
 
 def test_gaps_are_never_glossed_over():
     text = words((1000, 1100, "oom", 0), (1500, 2000, "ok", 0), resolution=300)
+    assert "of those known finish, " in text
     assert "2 intervals known so far" in text
     assert "not complete: 400 B of budgets in 1 gap were not looked at" in text
     assert "samples 300 B apart" in text
