@@ -76,7 +76,7 @@ def _re_evictions(chains: Chains) -> str:
     if not again:
         return (
             f"{count(pressed, 'eviction')} under pressure hit {count(distinct, 'storage')}: "
-            f"nothing that had been evicted under pressure and had come back was evicted again.{rest}"
+            f"nothing evicted under pressure came back and was evicted again.{rest}"
         )
     return (
         f"{count(pressed, 'eviction')} under pressure hit {count(distinct, 'storage')}: "
