@@ -209,7 +209,7 @@ def test_commands_make_the_run_again_and_go_on(oom, oom_page):
 
 def test_a_stopped_run_says_where_it_thrashes(thrash_page):
     assert "stopped by the overhead limit" in thrash_page.answer[0]
-    assert "It thrashes from step" in thrash_page.answer[1]
+    assert "It thrashes in step 435 of the schedule (batch_norm_backward)" in thrash_page.answer[1]
     assert not parts_of(thrash_page, Drawing)
     headings = [section.heading for section in thrash_page.sections]
     assert "Where it thrashes" in headings

@@ -58,7 +58,7 @@ def _cycles(chain: Chain) -> Table:
     name = f"storage {chain.storage} of {plain_name(chain.name)}, {both_bytes(chain.bytes)}"
     columns = (
         Column("evicted at step", RIGHT),
-        Column("to make room, or why"),
+        Column("why"),
         Column("back at step", RIGHT),
         Column("asked for by"),
         Column("cost", RIGHT),

@@ -9,6 +9,7 @@ import attrs
 from dtrdiag.analyses.chains import Chains, find_chains
 from dtrdiag.analyses.frontier import Frontier, pinned_frontier
 from dtrdiag.analyses.histories import storage_histories
+from dtrdiag.analyses.onset import Spell
 from dtrdiag.analyses.summary import INCOMPLETE, RunSummary, summarise, summary_document
 from dtrdiag.analyses.timeline import Timeline, run_timeline
 from dtrdiag.errors import AnalysisError, LogError
@@ -130,12 +131,7 @@ def _thrash_words(chains: Chains | None) -> list[str]:
     main = onset.spells[0]
     budget = onset.most_touched_budget_bytes
     share = 100 * main.cost_ns / total.cost_ns if total.cost_ns else 0.0
-    sentence = (
-        f"It thrashes from step {main.first_step:,} of the schedule ({plain_name(main.first)}) to "
-        f"step {main.stop_step - 1:,} ({plain_name(main.last)}), where "
-        f"{count(main.steps, 'step')} cost {duration(main.cost_ns)}, {share:.0f} % of all "
-        "recomputing"
-    )
+    sentence = _place_words(main) + (f"{duration(main.cost_ns)}, {share:.0f} % of all recomputing")
     if budget is not None:
         sentence += (
             f": the largest working set of a step is {both_bytes(onset.most_touched_bytes)}, and "
@@ -151,6 +147,14 @@ def _thrash_words(chains: Chains | None) -> list[str]:
             "to undo."
         )
     return sentences
+
+
+def _place_words(spell: Spell) -> str:
+    first = f"step {spell.first_step:,} of the schedule ({plain_name(spell.first)})"
+    if spell.stop_step == spell.first_step + 1:
+        return f"It thrashes in {first}, which cost "
+    last = f"step {spell.stop_step - 1:,} ({plain_name(spell.last)})"
+    return f"It thrashes from {first} to {last}, where {count(spell.steps, 'step')} cost "
 
 
 def _timeline_section(run: _Run) -> Section:
