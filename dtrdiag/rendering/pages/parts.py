@@ -91,9 +91,10 @@ class Table:
 
 @attrs.frozen
 class Words:
-    """Paragraphs of plain text."""
+    """Paragraphs of plain text, under a heading of their own if they have one."""
 
     paragraphs: tuple[str, ...]
+    heading: str | None = None
 
 
 @attrs.frozen

@@ -13,7 +13,8 @@ function amount(text) {
 
 function sortable(table) {
   const body = table.tBodies[0], rows = [...body.rows];
-  if (rows.length < 3) return;
+  // A row that begins with nothing goes with the one above it.
+  if (rows.length < 3 || rows.some((row) => !row.cells[0]?.textContent.trim())) return;
   all("th", table).forEach((head, at) => {
     if (!head.textContent.trim()) return;
     const button = make("button", head.textContent, { type: "button" });
