@@ -102,6 +102,16 @@ def chart_data(chart: Chart, holder: str | None = None) -> str:
     return as_json(fields)
 
 
+def check_libraries() -> None:
+    """Refuse to make a page without what it takes.
+
+    Raises:
+        UsageError: jinja2 or vl-convert is not installed.
+    """
+    for name in ("jinja2", "vl_convert"):
+        _load(name)
+
+
 @functools.cache
 def bundle() -> str:
     """Vega, Vega-Lite and vega-embed as one script.

@@ -6,12 +6,12 @@ const themed = (width) => ({
   axis: {
     labelColor: "var(--ink)", titleColor: "var(--ink)", domainColor: "var(--quiet)",
     tickColor: "var(--quiet)", gridColor: "var(--grid)", labelFontSize: 12, titleFontSize: 12,
-    titleFontWeight: 500, labelOverlap: "greedy", labelSeparation: 8,
+    titleFontWeight: 500, labelOverlap: true, labelSeparation: 6,
   },
   axisY: { minExtent: width < NARROW ? 40 : 60 },
   legend: {
     labelColor: "var(--ink)", titleColor: "var(--ink)", orient: "top", direction: "horizontal",
-    columns: width < NARROW ? 2 : 0, labelFontSize: 12, labelLimit: 320,
+    columns: width < NARROW ? 1 : 0, labelFontSize: 12, labelLimit: 320,
     symbolStrokeColor: "var(--quiet)",
   },
   header: { labelColor: "var(--ink)", titleColor: "var(--ink)" },

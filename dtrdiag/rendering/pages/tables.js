@@ -14,8 +14,8 @@ function amount(text) {
 function sortable(table) {
   const body = table.tBodies[0], rows = [...body.rows];
   // A row that begins with nothing goes with the one above it.
-  if (rows.length < 3 || rows.some((row) => !row.cells[0]?.textContent.trim())) return;
-  all("th", table).forEach((head, at) => {
+  if (!table.tHead || rows.length < 3 || rows.some((row) => !row.cells[0]?.textContent.trim())) return;
+  [...table.tHead.rows[0].cells].forEach((head, at) => {
     if (!head.textContent.trim()) return;
     const button = make("button", head.textContent, { type: "button" });
     head.replaceChildren(button);
@@ -29,7 +29,7 @@ function sortable(table) {
         if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
         return sign * (x - y);
       };
-      for (const other of all("th", table)) other.removeAttribute("aria-sort");
+      for (const other of all("thead th", table)) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       body.replaceChildren(...[...rows].sort(order));
     });
