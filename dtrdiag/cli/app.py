@@ -57,6 +57,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "replay": ("replay", "replay"),
     "verify": ("verify", "verify"),
     "graph": ("graph", "graph"),
+    "report": ("report", "report"),
     "export": ("export", "export"),
     "reproduce": ("reproduce", "reproduce"),
     "doctor": ("doctor", "doctor"),

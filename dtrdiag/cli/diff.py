@@ -68,7 +68,7 @@ def diff(
         raise UsageError(f"--top must be at least 0, not {top}")
     pictures = PictureFiles(svg, png, pdf)
     pictures.check(force)
-    options = _options(run_a, run_b, policies, ratios, budgets, rules)
+    options = pair_options(run_a, run_b, policies, ratios, budgets, rules)
     _answer((run_a, run_b or run_a), options, pictures, top, json)
 
 
@@ -111,7 +111,7 @@ def _print(found: RunDiff, top: int) -> None:
     print_table(operators_table(found, top))
 
 
-def _options(
+def pair_options(
     run_a: str,
     run_b: str | None,
     policies: list[str] | None,

@@ -1,0 +1,161 @@
+"""``dtrdiag report``: what is there to be seen, on a page that opens anywhere?"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import typer
+
+from dtrdiag import __version__
+from dtrdiag.cli.options import Force, Json, Rules, option_name, takes_rules
+from dtrdiag.cli.output import check_outputs, print_json, print_sentences, write_files
+from dtrdiag.cli.reported import asked_for
+from dtrdiag.errors import UsageError
+from dtrdiag.rendering.pages.page import charts_of, check_libraries, drawings_of, page_html
+from dtrdiag.rendering.pages.parts import Chart, Page
+from dtrdiag.rendering.pictures import KINDS, chart_picture, drawing_picture
+from dtrdiag.rendering.units import short_bytes
+
+REPORT_SCHEMA = "dtrdiag.report/1"
+SUFFIXES = (".html", ".htm")
+
+
+def _picture(kind: str) -> Any:
+    return typer.Option(f"--{kind}", metavar="FILE", help=f"Write it as {kind.upper()}.")
+
+
+@takes_rules
+def report(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Logs, a TRACE, maps, or a folder.")
+    ],
+    rules: Rules,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="F.html", help="The page to write.")
+    ] = None,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--policy", metavar="POLICY", help="Policy (dtr); twice: of a, of b."),
+    ] = None,
+    ratios: Annotated[
+        list[str] | None,
+        typer.Option("-r", "--ratio", metavar="R", help="Ratio of the peak; twice: of a, of b."),
+    ] = None,
+    budgets: Annotated[
+        list[str] | None,
+        typer.Option("-b", "--budget", metavar="SIZE", help="Budget; twice: of a, of b."),
+    ] = None,
+    chart: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="A chart or graph of the page, as a picture."),
+    ] = None,
+    svg: Annotated[str | None, _picture("svg")] = None,
+    png: Annotated[str | None, _picture("png")] = None,
+    pdf: Annotated[str | None, _picture("pdf")] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Write a page with charts: one HTML file that opens anywhere.
+
+    About one run; about two, which are logs or a TRACE with two budgets or policies; about one
+    saved map or several; a sweep's folder; or what `dtrdiag reproduce -o DIR` wrote.
+    """
+    pictures = {kind: file for kind, file in (("svg", svg), ("png", png), ("pdf", pdf)) if file}
+    _check(output, chart, pictures, force)
+    asked = asked_for(runs, policies, ratios, budgets, rules)
+    options = [
+        *_repeated("-p", policies),
+        *_repeated("-r", ratios),
+        *_repeated("-b", budgets),
+        *_of_rules(rules),
+    ]
+    command = shlex.join(["dtrdiag", "report", *runs, *options, "-o", "F.html"])
+    page = asked.page(f"{command} (dtrdiag {__version__})")
+    contents: dict[str, bytes] = {}
+    if chart is not None:
+        contents |= {file: _drawn(page, chart, kind) for kind, file in pictures.items()}
+    if output is not None:
+        contents[output] = page_html(page).encode()
+    write_files(contents)
+    if json:
+        print_json(_document(page, asked.kind, output, contents))
+        return
+    print_sentences([*page.answer, "", *_written(contents, output)])
+
+
+def _check(output: str | None, chart: str | None, pictures: Mapping[str, str], force: bool) -> None:
+    if output is None and not pictures:
+        raise UsageError("say where the page goes: -o F.html")
+    if pictures and chart is None:
+        raise UsageError(f"say of which chart of the page: --chart ID --{next(iter(pictures))} ...")
+    if chart is not None and not pictures:
+        raise UsageError(
+            f"say what becomes of the chart: {', '.join(f'--{k} FILE' for k in KINDS)}"
+        )
+    if output is not None:
+        _check_suffix("-o", "HTML", output, SUFFIXES)
+        check_libraries()
+    for kind, file in pictures.items():
+        _check_suffix(f"--{kind}", kind.upper(), file, (f".{kind}",))
+    check_outputs([output, *pictures.values()], force)
+
+
+def _check_suffix(option: str, what: str, file: str, suffixes: Sequence[str]) -> None:
+    suffix = Path(file).suffix.lower()
+    # A device, such as /dev/stdout, has none.
+    if suffix and suffix not in suffixes:
+        raise UsageError(f"{option} writes {what}: a name that ends in {suffixes[0]}", path=file)
+
+
+def _repeated(option: str, values: Sequence[str] | None) -> list[str]:
+    return [word for value in values or () for word in (option, value)]
+
+
+def _of_rules(rules: Rules) -> list[str]:
+    """The rules of a run as they were given."""
+    words: list[str] = []
+    for name, value in attrs.asdict(rules).items():
+        if value is not None:
+            values = value if isinstance(value, list) else [str(value)]
+            words += _repeated(option_name(name), values)
+    return words
+
+
+def _drawn(page: Page, chart: str, kind: str) -> bytes:
+    """One chart or drawing of a page as a picture.
+
+    Raises:
+        UsageError: the page has no such one.
+    """
+    there = {part.id: part for part in (*charts_of(page), *drawings_of(page))}
+    if chart not in there:
+        known = f"there are {', '.join(there)}" if there else "it has none"
+        raise UsageError(f"the page has no chart {chart!r}; {known}")
+    part = there[chart]
+    return chart_picture(part, kind) if isinstance(part, Chart) else drawing_picture(part, kind)
+
+
+def _document(
+    page: Page, kind: str, output: str | None, contents: Mapping[str, bytes]
+) -> dict[str, Any]:
+    return {
+        "schema": REPORT_SCHEMA,
+        "file": output,
+        "bytes": None if output is None else len(contents[output]),
+        "kind": kind,
+        "title": page.title,
+        "charts": [part.id for part in (*charts_of(page), *drawings_of(page))],
+        "pictures": [file for file in contents if file != output],
+    }
+
+
+def _written(contents: Mapping[str, bytes], output: str | None) -> list[str]:
+    return [
+        f"Wrote {file} ({short_bytes(len(content))})"
+        + (": open it in a browser." if file == output else ".")
+        for file, content in contents.items()
+    ]
