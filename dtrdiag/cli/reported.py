@@ -17,7 +17,7 @@ from dtrdiag.cli.diff import pair_options
 from dtrdiag.cli.options import Rules
 from dtrdiag.cli.output import note
 from dtrdiag.cli.sources import OpenRun, RunOptions, is_event_log, load_trace, opened_run, recorded
-from dtrdiag.errors import InputError, LogError, SubscriberError, UsageError
+from dtrdiag.errors import InputError, SubscriberError, UsageError
 from dtrdiag.events.records import Candidate, Event, Evict
 from dtrdiag.experiments.map_files import holds_map, read_map
 from dtrdiag.experiments.resultsfolder import REQUEST
@@ -199,7 +199,7 @@ def _evolved(divergence: Divergence, name: str, decision: Any) -> Divergence:
     return attrs.evolve(divergence, b=decision)
 
 
-class _Enough(InputError):
+class _SeenError(InputError):
     """The eviction that was looked for has been seen."""
 
 
@@ -211,14 +211,14 @@ def _losers(trace: Trace, config: RunConfig, seq: int) -> tuple[Candidate, ...]:
         if event.seq == seq and isinstance(event, Evict):
             found.extend(event.candidates)
         if event.seq >= seq:
-            raise _Enough("seen")
+            raise _SeenError("seen")
 
     hooks = Hooks()
     hooks.subscribe(watch, {"evict"})
     try:
         simulate(trace, attrs.evolve(config, candidates=CANDIDATES), hooks)
     except SubscriberError as error:
-        if not isinstance(error.__cause__, _Enough):
+        if not isinstance(error.__cause__, _SeenError):
             raise
     return tuple(found)
 

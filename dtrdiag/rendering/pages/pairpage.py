@@ -109,8 +109,8 @@ def _course_section(a: LogReader, b: LogReader, found: RunDiff) -> Section:
         return Section("course", heading, (Words(("One of the logs has no event in it.",)),))
     frontiers = [_stop(log, run) for log, run in ((a, found.a), (b, found.b))]
     words = (
-        "Both runs carry out the same schedule, so they are laid side by side by its steps, and not "
-        "by time, which recomputing stretches. The charts are zoomed together and have one cursor."
+        "Both runs carry out the same schedule, so they lie side by side by its steps, and not by "
+        "time, which recomputing stretches. The charts are zoomed together and have one cursor."
     )
     width = max(timeline.width for timeline in timelines)
     if width > 1:
