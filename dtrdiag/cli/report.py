@@ -12,11 +12,11 @@ import typer
 
 from dtrdiag import __version__
 from dtrdiag.cli.options import Force, Json, Rules, option_name, takes_rules
-from dtrdiag.cli.output import check_outputs, print_json, print_sentences, write_files
+from dtrdiag.cli.output import Pathlike, check_outputs, print_json, print_sentences, write_files
 from dtrdiag.cli.reported import asked_for
 from dtrdiag.errors import UsageError
-from dtrdiag.rendering.pages.page import charts_of, check_libraries, drawings_of, page_html
-from dtrdiag.rendering.pages.parts import Chart, Page
+from dtrdiag.rendering.pages.page import charts_of, check_libraries, drawings_of
+from dtrdiag.rendering.pages.parts import Chart, Drawing, Page
 from dtrdiag.rendering.pictures import KINDS, chart_picture, drawing_picture
 from dtrdiag.rendering.units import short_bytes
 
@@ -67,19 +67,9 @@ def report(
     pictures = {kind: file for kind, file in (("svg", svg), ("png", png), ("pdf", pdf)) if file}
     _check(output, chart, pictures, force)
     asked = asked_for(runs, policies, ratios, budgets, rules)
-    options = [
-        *_repeated("-p", policies),
-        *_repeated("-r", ratios),
-        *_repeated("-b", budgets),
-        *_of_rules(rules),
-    ]
-    command = shlex.join(["dtrdiag", "report", *runs, *options, "-o", "F.html"])
-    page = asked.page(f"{command} (dtrdiag {__version__})")
-    contents: dict[str, bytes] = {}
-    if chart is not None:
-        contents |= {file: _drawn(page, chart, kind) for kind, file in pictures.items()}
-    if output is not None:
-        contents[output] = page_html(page).encode()
+    given = {"-p": policies, "-r": ratios, "-b": budgets}
+    page = asked.page(_made_by(runs, given, rules))
+    contents = _contents(page, output, chart, pictures)
     write_files(contents)
     if json:
         print_json(_document(page, asked.kind, output, contents))
@@ -111,18 +101,15 @@ def _check_suffix(option: str, what: str, file: str, suffixes: Sequence[str]) ->
         raise UsageError(f"{option} writes {what}: a name that ends in {suffixes[0]}", path=file)
 
 
-def _repeated(option: str, values: Sequence[str] | None) -> list[str]:
-    return [word for value in values or () for word in (option, value)]
-
-
-def _of_rules(rules: Rules) -> list[str]:
-    """The rules of a run as they were given."""
-    words: list[str] = []
-    for name, value in attrs.asdict(rules).items():
+def _made_by(runs: Sequence[str], given: Mapping[str, Sequence[str] | None], rules: Rules) -> str:
+    """The command line as it was given, for a page of any name: two such pages are equal."""
+    words = ["dtrdiag", "report", *runs]
+    options = {**given, **{option_name(name): v for name, v in attrs.asdict(rules).items()}}
+    for option, value in options.items():
         if value is not None:
             values = value if isinstance(value, list) else [str(value)]
-            words += _repeated(option_name(name), values)
-    return words
+            words += [word for each in values for word in (option, each)]
+    return f"{shlex.join([*words, '-o', 'F.html'])} (dtrdiag {__version__})"
 
 
 def _drawn(page: Page, chart: str, kind: str) -> bytes:
@@ -131,7 +118,7 @@ def _drawn(page: Page, chart: str, kind: str) -> bytes:
     Raises:
         UsageError: the page has no such one.
     """
-    there = {part.id: part for part in (*charts_of(page), *drawings_of(page))}
+    there = {part.id: part for part in _pictured(page)}
     if chart not in there:
         known = f"there are {', '.join(there)}" if there else "it has none"
         raise UsageError(f"the page has no chart {chart!r}; {known}")
@@ -139,8 +126,12 @@ def _drawn(page: Page, chart: str, kind: str) -> bytes:
     return chart_picture(part, kind) if isinstance(part, Chart) else drawing_picture(part, kind)
 
 
+def _pictured(page: Page) -> list[Chart | Drawing]:
+    return [*charts_of(page), *drawings_of(page)]
+
+
 def _document(
-    page: Page, kind: str, output: str | None, contents: Mapping[str, bytes]
+    page: Page, kind: str, output: str | None, contents: Mapping[Pathlike, bytes]
 ) -> dict[str, Any]:
     return {
         "schema": REPORT_SCHEMA,
@@ -148,12 +139,12 @@ def _document(
         "bytes": None if output is None else len(contents[output]),
         "kind": kind,
         "title": page.title,
-        "charts": [part.id for part in (*charts_of(page), *drawings_of(page))],
+        "charts": [part.id for part in _pictured(page)],
         "pictures": [file for file in contents if file != output],
     }
 
 
-def _written(contents: Mapping[str, bytes], output: str | None) -> list[str]:
+def _written(contents: Mapping[Pathlike, bytes], output: str | None) -> list[str]:
     return [
         f"Wrote {file} ({short_bytes(len(content))})"
         + (": open it in a browser." if file == output else ".")

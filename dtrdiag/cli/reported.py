@@ -123,10 +123,11 @@ def _runs(
             f"a page is about one run or two, not {len(texts)}; for many budgets of a trace, "
             "report on a saved map of it or on a sweep's folder"
         )
-    twice = any(len(values or ()) > 1 for values in (policies, ratios, budgets))
+    many = (policies, ratios, budgets)
+    twice = any(len(values or ()) > 1 for values in many)
     if len(texts) == 1 and not (twice and not is_event_log(texts[0])):
-        one = [None if not values else values[0] for values in (policies, ratios, budgets)]
-        options = RunOptions(*one, rules)
+        policy, ratio, budget = (values[0] if values else None for values in many)
+        options = RunOptions(policy, ratio, budget, rules)
         return Asked(RUN, lambda made_by: _run_page(texts[0], options, made_by))
     run_a, run_b = texts[0], texts[1] if len(texts) == 2 else None
     sides = pair_options(run_a, run_b, policies, ratios, budgets, rules)
@@ -231,9 +232,7 @@ def _map_page(texts: Sequence[str], made_by: str) -> Page:
 
 
 def _sweep_page(text: str, made_by: str) -> Page:
-    from dtrdiag.rendering.pages.mappage import sweep_page
-
-    return sweep_page(text, made_by)
+    raise UsageError("there is no page about a sweep yet: save a map (map -o)", path=text)
 
 
 def _ledger_page(text: str, made_by: str) -> Page:

@@ -152,7 +152,7 @@ def _item_rows(item: Document) -> list[tuple[str, ...]]:
     if item["holds_without"]:
         ran.append("All of it holds without the change as well.")
     marks = TRIED_MARKS if item["role"] == "moves" else MARKS
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for number, predicate in enumerate(item["predicates"]):
         measured = [
             f"{plain_name(path, LONG_NAME)} = {plain_name(measured_words(value), _VALUE)}"

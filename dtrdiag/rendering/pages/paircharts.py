@@ -84,7 +84,7 @@ def _joined(chart: Chart, whole: tuple[float, float], parted: int | None, x: Lay
     if parted is None:
         return chart
     height = chart.spec["height"]
-    marked = {"data": {"name": "parted"}, "encoding": {"x": {**x, "field": "x"}}}
+    marked: Layer = {"data": {"name": "parted"}, "encoding": {"x": {**x, "field": "x"}}}
     up = {"y": {"value": 0}, "y2": {"value": height}}
     # Over memory there is room at the top; a low chart has none where its lines are.
     text = {"y": {"value": 2 if height > _HEIGHT else height / 2}, "text": {"field": "text"}}
@@ -106,7 +106,8 @@ def _joined(chart: Chart, whole: tuple[float, float], parted: int | None, x: Lay
             "encoding": {**marked["encoding"], **text},
         },
     ]
-    more = {**chart.more, "parted": {"x": [parted], "text": ["they part"]}}
+    more: dict[str, Mapping[str, Sequence[Any]]] = {**chart.more}
+    more["parted"] = {"x": [parted], "text": ["they part"]}
     spec = {**chart.spec, "layer": [*chart.spec["layer"], *layers]}
     return attrs.evolve(chart, spec=spec, more=more)
 
