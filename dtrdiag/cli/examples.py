@@ -114,6 +114,13 @@ EXAMPLES: dict[str, Examples] = {
             "dtrdiag graph dtrdiag-demo/fails.jsonl --at 500 --around 12 --hops 1",
         ),
     ),
+    "report": (
+        ("A page that opens in any browser:", "dtrdiag report chain-64 -r 0.5 -o run.html"),
+        (
+            "Two runs side by side:",
+            "dtrdiag report dtrdiag-demo/works.jsonl dtrdiag-demo/fails.jsonl -o pair.html",
+        ),
+    ),
     "export": (
         ("Events for a spreadsheet:", "dtrdiag export chain-64 -r 0.5 --to csv -o events.csv"),
         (

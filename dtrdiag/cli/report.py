@@ -15,7 +15,7 @@ from dtrdiag.cli.options import Force, Json, Rules, option_name, takes_rules
 from dtrdiag.cli.output import Pathlike, check_outputs, print_json, print_sentences, write_files
 from dtrdiag.cli.reported import asked_for
 from dtrdiag.errors import UsageError
-from dtrdiag.rendering.pages.page import charts_of, check_libraries, drawings_of
+from dtrdiag.rendering.pages.page import charts_of, check_libraries, drawings_of, page_html
 from dtrdiag.rendering.pages.parts import Chart, Drawing, Page
 from dtrdiag.rendering.pictures import KINDS, chart_picture, drawing_picture
 from dtrdiag.rendering.units import short_bytes
@@ -75,6 +75,17 @@ def report(
         print_json(_document(page, asked.kind, output, contents))
         return
     print_sentences([*page.answer, "", *_written(contents, output)])
+
+
+def _contents(
+    page: Page, output: str | None, chart: str | None, pictures: Mapping[str, str]
+) -> dict[Pathlike, bytes]:
+    contents: dict[Pathlike, bytes] = {}
+    if chart is not None:
+        contents |= {file: _drawn(page, chart, kind) for kind, file in pictures.items()}
+    if output is not None:
+        contents[output] = page_html(page).encode()
+    return contents
 
 
 def _check(output: str | None, chart: str | None, pictures: Mapping[str, str], force: bool) -> None:
