@@ -31,7 +31,7 @@ def _picture(kind: str) -> Any:
 @takes_rules
 def report(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Logs, a TRACE, maps, or a folder.")
+        list[str], typer.Argument(metavar="RUN [RUN...]", help="Logs, a TRACE, maps, or a folder.")
     ],
     rules: Rules,
     output: Annotated[
