@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 from dtrdiag import __version__
 from dtrdiag.cli.options import Force, Json, Rules, option_name, takes_rules
 from dtrdiag.cli.output import Pathlike, check_outputs, print_json, print_sentences, write_files
+from dtrdiag.cli.pictures import Pdf, PictureFiles, Png, Svg
 from dtrdiag.cli.reported import asked_for
 from dtrdiag.errors import UsageError
 from dtrdiag.rendering.pages.page import charts_of, check_libraries, drawings_of, page_html
@@ -22,10 +24,6 @@ from dtrdiag.rendering.units import short_bytes
 
 REPORT_SCHEMA = "dtrdiag.report/1"
 SUFFIXES = (".html", ".htm")
-
-
-def _picture(kind: str) -> Any:
-    return typer.Option(f"--{kind}", metavar="FILE", help=f"Write it as {kind.upper()}.")
 
 
 @takes_rules
@@ -53,9 +51,9 @@ def report(
         str | None,
         typer.Option(metavar="ID", help="A chart or graph of the page, as a picture."),
     ] = None,
-    svg: Annotated[str | None, _picture("svg")] = None,
-    png: Annotated[str | None, _picture("png")] = None,
-    pdf: Annotated[str | None, _picture("pdf")] = None,
+    svg: Svg = None,
+    png: Png = None,
+    pdf: Pdf = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -64,7 +62,7 @@ def report(
     About one run; about two, which are logs or a TRACE with two budgets or policies; about one
     saved map or several; a sweep's folder; or what `dtrdiag reproduce -o DIR` wrote.
     """
-    pictures = {kind: file for kind, file in (("svg", svg), ("png", png), ("pdf", pdf)) if file}
+    pictures = PictureFiles(svg, png, pdf)
     _check(output, chart, pictures, force)
     asked = asked_for(runs, policies, ratios, budgets, rules)
     given = {"-p": policies, "-r": ratios, "-b": budgets}
@@ -78,38 +76,30 @@ def report(
 
 
 def _contents(
-    page: Page, output: str | None, chart: str | None, pictures: Mapping[str, str]
+    page: Page, output: str | None, chart: str | None, pictures: PictureFiles
 ) -> dict[Pathlike, bytes]:
-    contents: dict[Pathlike, bytes] = {}
-    if chart is not None:
-        contents |= {file: _drawn(page, chart, kind) for kind, file in pictures.items()}
+    contents = {} if chart is None else pictures.contents(partial(_drawn, page, chart))
     if output is not None:
         contents[output] = page_html(page).encode()
     return contents
 
 
-def _check(output: str | None, chart: str | None, pictures: Mapping[str, str], force: bool) -> None:
-    if output is None and not pictures:
+def _check(output: str | None, chart: str | None, pictures: PictureFiles, force: bool) -> None:
+    files = pictures.given()
+    if output is None and not files:
         raise UsageError("say where the page goes: -o F.html")
-    if pictures and chart is None:
-        raise UsageError(f"say of which chart of the page: --chart ID --{next(iter(pictures))} ...")
-    if chart is not None and not pictures:
-        raise UsageError(
-            f"say what becomes of the chart: {', '.join(f'--{k} FILE' for k in KINDS)}"
-        )
+    if files and chart is None:
+        raise UsageError(f"say of which chart of the page: --chart ID --{next(iter(files))} ...")
+    if chart is not None and not files:
+        options = ", ".join(f"--{kind} FILE" for kind in KINDS)
+        raise UsageError(f"say what becomes of the chart: {options}")
     if output is not None:
-        _check_suffix("-o", "HTML", output, SUFFIXES)
         check_libraries()
-    for kind, file in pictures.items():
-        _check_suffix(f"--{kind}", kind.upper(), file, (f".{kind}",))
-    check_outputs([output, *pictures.values()], force)
-
-
-def _check_suffix(option: str, what: str, file: str, suffixes: Sequence[str]) -> None:
-    suffix = Path(file).suffix.lower()
-    # A device, such as /dev/stdout, has none.
-    if suffix and suffix not in suffixes:
-        raise UsageError(f"{option} writes {what}: a name that ends in {suffixes[0]}", path=file)
+        # A device, such as /dev/stdout, has no suffix.
+        if Path(output).suffix.lower() not in ("", *SUFFIXES):
+            raise UsageError(f"-o writes HTML: a name that ends in {SUFFIXES[0]}", path=output)
+    pictures.check(force)
+    check_outputs([output, *files.values()], force)
 
 
 def _made_by(runs: Sequence[str], given: Mapping[str, Sequence[str] | None], rules: Rules) -> str:
