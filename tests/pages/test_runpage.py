@@ -183,7 +183,7 @@ def test_the_stack_is_a_table(oom, oom_page):
 def test_chains_and_costs_are_those_of_the_analysis(oom, oom_page):
     found = find_chains(oom)
     tables = {table.caption: table for table in parts_of(oom_page, Table)}
-    dearest = next(t for name, t in tables.items() if name.startswith("Storages that cost most"))
+    dearest = next(t for name, t in tables.items() if name.startswith("Storages brought back"))
     assert dearest.rows[0][0] == str(found.chains[0].storage)
     asked = tables["Recomputing by who asked for it"]
     counts = [int(row[1].replace(",", "")) for row in asked.rows]

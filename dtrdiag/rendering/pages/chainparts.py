@@ -132,7 +132,7 @@ def _loops(chains: Chains) -> tuple[Part, ...]:
     if chains.loops:
         parts.append(
             page_table(
-                loops_table(chains),
+                loops_table(chains, TOP),
                 note="turns: how often, at least, each pushed out the next; period: from one turn "
                 "to the next.",
             )
