@@ -146,6 +146,8 @@ def _invoke(arguments: list[str]) -> int:
     except typer.Exit as done:
         return int(done.exit_code)
     finally:
+        if "dtrdiag.cli.activity" in sys.modules:
+            sys.modules["dtrdiag.cli.activity"].done()
         # What was not loaded has nothing to forget.
         if "dtrdiag.experiments.policyfile" in sys.modules:
             sys.modules["dtrdiag.experiments.policyfile"].forget_policy_files()

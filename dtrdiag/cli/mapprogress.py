@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from dtrdiag.cli.output import progress_console
+from dtrdiag.cli.activity import bar
 from dtrdiag.experiments.outcomes import Outcomes
 
 
@@ -24,22 +24,21 @@ def map_progress(
         high_bytes: highest budget, included.
         sampled: not all of the range will be known, so there is no share and no time left.
     """
-    console = progress_console()
-    if console is None:
-        yield lambda: None
-        return
     columns = [TextColumn("{task.fields[found]:,} intervals, {task.fields[rate]:,.1f}/s")]
     share = [TextColumn("budgets"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()]
     total = high_bytes - low_bytes + 1
     before, started = len(known), time.monotonic()
-    with Progress(*([] if sampled else share), *columns, console=console, transient=True) as bar:
-        task = bar.add_task("map", total=total, found=before, rate=0.0)
+    with bar(*([] if sampled else share), *columns) as shown:
+        if shown is None:
+            yield lambda: None
+            return
+        task = shown.add_task("map", total=total, found=before, rate=0.0)
 
         def show() -> None:
             gaps = known.gaps(low_bytes, high_bytes)
             done = total - sum(high - low + 1 for low, high in gaps)
             rate = (len(known) - before) / max(time.monotonic() - started, 1e-3)
-            bar.update(task, completed=done, found=len(known), rate=rate)
+            shown.update(task, completed=done, found=len(known), rate=rate)
 
         show()
         yield show
@@ -56,10 +55,6 @@ def maps_progress(
         low_bytes: lowest budget of the range.
         high_bytes: highest budget, included.
     """
-    console = progress_console()
-    if console is None:
-        yield lambda which: None
-        return
 
     def rest(which: int) -> int:
         return sum(high - low + 1 for low, high in known[which].gaps(low_bytes, high_bytes))
@@ -69,14 +64,17 @@ def maps_progress(
     words = TextColumn("{task.fields[whole]} of {task.fields[maps]} maps")
     found_words = TextColumn("{task.fields[found]:,} intervals")
     columns = [BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), words, found_words]
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("maps", total=total, found=0, whole=0, maps=len(known))
+    with bar(*columns) as shown:
+        if shown is None:
+            yield lambda which: None
+            return
+        task = shown.add_task("maps", total=total, found=0, whole=0, maps=len(known))
 
         def show(which: int) -> None:
             left[which] = rest(which)
             whole = sum(not each for each in left)
             found = sum(map(len, known))
-            bar.update(task, completed=total - sum(left), found=found, whole=whole)
+            shown.update(task, completed=total - sum(left), found=found, whole=whole)
 
         show(0)
         yield show
@@ -85,12 +83,11 @@ def maps_progress(
 @contextmanager
 def check_progress() -> Iterator[Callable[[int, int], None]]:
     """Shows how many intervals were checked; gives a function to be told that, and of how many."""
-    console = progress_console()
-    if console is None:
-        yield lambda done, total: None
-        return
     columns = (TextColumn("intervals"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     counts = TextColumn("{task.completed:,} of {task.total:,}")
-    with Progress(*columns, counts, console=console, transient=True) as bar:
-        task = bar.add_task("verify", total=1)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with bar(*columns, counts) as shown:
+        if shown is None:
+            yield lambda done, total: None
+            return
+        task = shown.add_task("verify", total=1)
+        yield lambda done, total: shown.update(task, completed=done, total=total)

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dtrdiag.cli.activity import done
 from dtrdiag.cli.streams import one_line
 from dtrdiag.errors import OutputError
 from dtrdiag.rendering.fitting import fit
@@ -32,6 +33,7 @@ Pathlike = str | os.PathLike[str]
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Write one JSON document to standard output."""
+    done()
     print(json.dumps(document, indent=2, allow_nan=False))
 
 
@@ -112,16 +114,12 @@ def _print_cells(console: Console, table: Table) -> None:
 
 def note(what: str) -> None:
     """Write a line to standard error."""
+    done()
     print(one_line(what), file=sys.stderr)
 
 
-def progress_console() -> Console | None:
-    """Where progress is shown: standard error, if that is a terminal."""
-    console = Console(stderr=True)
-    return console if console.is_terminal and not console.is_dumb_terminal else None
-
-
 def _console() -> Console:
+    done()
     width = None
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         width = PIPE_WIDTH

@@ -9,10 +9,10 @@ import typer
 
 from dtrdiag.cli.options import Json
 from dtrdiag.cli.output import print_json, print_sentences, print_table
-from dtrdiag.cli.sources import check_no_map
+from dtrdiag.cli.sources import check_no_map, watched_log
 from dtrdiag.errors import UsageError
 from dtrdiag.events import Event, encode
-from dtrdiag.log import LogReader, Replay, Verification, open_log, verify
+from dtrdiag.log import LogReader, Replay, Verification, verify
 from dtrdiag.rendering.replays import (
     events_table,
     events_words,
@@ -49,7 +49,7 @@ def replay(
     """
     _check_range(at, first, last)
     check_no_map(log)
-    reader = open_log(log)
+    reader = watched_log(log)
     if check:
         found = verify(reader)
         document: dict[str, Any] = _verification(found)

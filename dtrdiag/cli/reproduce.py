@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
+from rich.progress import BarColumn, SpinnerColumn, TextColumn
 
+from dtrdiag.cli.activity import bar
 from dtrdiag.cli.options import Force, Json
 from dtrdiag.cli.output import (
     note,
@@ -21,7 +22,6 @@ from dtrdiag.cli.output import (
     print_outline,
     print_sentences,
     print_table,
-    progress_console,
 )
 from dtrdiag.cli.ownfolder import OwnFolder
 from dtrdiag.cli.terminating import terminable
@@ -152,15 +152,10 @@ def _csv(rows: list[list[str]]) -> str:
 @contextmanager
 def _progress(claims: int) -> Iterator[Callable[[Judged], None]]:
     """Shows on a terminal which claims are done."""
-    console = progress_console()
-    if console is None:
-        yield lambda judged: None
-        return
-    done: list[str] = []
-    with console.status("claims") as status:
-
-        def tell(judged: Judged) -> None:
-            done.append(judged.id)
-            status.update(Text(f"{len(done)} of {claims} claims, the last: {judged.id}"))
-
-        yield tell
+    words = TextColumn("of {task.total} claims, the last: {task.fields[last]}", markup=False)
+    with bar(SpinnerColumn(), BarColumn(), TextColumn("{task.completed}"), words) as shown:
+        if shown is None:
+            yield lambda judged: None
+            return
+        task = shown.add_task("claims", total=claims, last="none yet")
+        yield lambda judged: shown.update(task, advance=1, last=judged.id)

@@ -8,6 +8,7 @@ import attrs
 import typer
 
 from dtrdiag.analyses import run_document
+from dtrdiag.cli.activity import doing
 from dtrdiag.cli.options import (
     Budget,
     Force,
@@ -24,6 +25,7 @@ from dtrdiag.errors import UsageError
 from dtrdiag.instrumentation import check_log_name
 from dtrdiag.rendering.answers import next_words, run_words
 from dtrdiag.rendering.tables import run_table
+from dtrdiag.rendering.units import plain_name
 from dtrdiag.simulator import RunConfig, RunResult, simulate
 from dtrdiag.trace import Trace
 
@@ -86,6 +88,7 @@ def _check_log(output: str | None, candidates: int, force: bool) -> None:
 
 def _simulate(trace: Trace, config: RunConfig, output: str | None, force: bool) -> RunResult:
     if output is None:
+        doing(f"simulating {plain_name(trace.name)} under {plain_name(config.policy)}")
         return simulate(trace, config)
     return record(trace, config, output, force)
 

@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 import orjson
 
+from dtrdiag.cli.activity import doing, reading, tell
 from dtrdiag.cli.options import Rules, option_name
 from dtrdiag.cli.values import parse_ratio, parse_size
 from dtrdiag.errors import AnalysisError, DtrdiagError, LogError, SimulationError, UsageError
@@ -26,6 +27,7 @@ from dtrdiag.experiments.map_files import holds_map
 from dtrdiag.files import ARCHIVE_SEPARATOR, read_first_line
 from dtrdiag.hooks import Hooks
 from dtrdiag.log import LogReader, is_parquet, open_log
+from dtrdiag.rendering.units import plain_name
 from dtrdiag.simulator import (
     RunConfig,
     RunResult,
@@ -123,6 +125,7 @@ def load_trace(text: str) -> Trace:
         raise UsageError("this is a saved map, not a trace", path=text)
     if is_event_log(text):
         raise UsageError("an event log (of a run), not a trace", path=text)
+    reading(text)
     if os.path.isfile(text) and zipfile.is_zipfile(text):
         raise UsageError(f"an archive: name a member of it, as {text}::PART", path=text)
     return resolve(text)
@@ -137,6 +140,7 @@ def record(trace: Trace, config: RunConfig, path: str | Path, force: bool = Fals
     # Loaded here, so that a verb about a saved log does not wait for what writes one.
     from dtrdiag.instrumentation import ParquetWriter, log_writer
 
+    doing(f"simulating {plain_name(trace.name)} under {plain_name(config.policy)}")
     with log_writer(path, force=force) as writer:
         if isinstance(writer, ParquetWriter):
             return simulate_in_columns(trace, config, writer.write_batch)
@@ -192,6 +196,14 @@ class OpenRun:
         return document | {"engine": self.result.engine, "simulate_seconds": seconds}
 
 
+def watched_log(path: str) -> LogReader:
+    """The reader of a log, whose reading is told to people who watch a terminal."""
+    reading(path)
+    log = open_log(path)
+    log.watch = tell
+    return log
+
+
 @contextmanager
 def opened_run(text: str, options: RunOptions) -> Iterator[OpenRun]:
     """The log of the run that an argument RUN stands for.
@@ -206,7 +218,7 @@ def opened_run(text: str, options: RunOptions) -> Iterator[OpenRun]:
         if given:
             raise UsageError(f"{given[0]} does not apply to a saved log, which is a run", path=text)
         try:
-            yield OpenRun(open_log(text))
+            yield OpenRun(watched_log(text))
         except (AnalysisError, LogError) as error:
             if error.path is not None:
                 raise
@@ -226,4 +238,7 @@ def recorded(trace: Trace, config: RunConfig) -> Iterator[OpenRun]:
         # Parquet is written several times faster, and some analyses read it in columns.
         path = Path(folder) / ("run.parquet" if parquet_available() else "run.jsonl.zst")
         result = record(trace, config, path)
-        yield OpenRun(open_log(path), result)
+        doing(f"reading what {plain_name(trace.name)} came to")
+        log = open_log(path)
+        log.watch = tell
+        yield OpenRun(log, result)

@@ -11,7 +11,6 @@ import typer
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     ProgressColumn,
     Task,
     TextColumn,
@@ -20,8 +19,9 @@ from rich.progress import (
 from rich.text import Text
 
 from dtrdiag.analyses import run_document
+from dtrdiag.cli.activity import bar
 from dtrdiag.cli.options import Json, Rules, takes_rules
-from dtrdiag.cli.output import print_json, print_sentences, print_table, progress_console
+from dtrdiag.cli.output import print_json, print_sentences, print_table
 from dtrdiag.cli.request import Request, check_same, kept_request
 from dtrdiag.cli.sources import at_budget, at_ratio, load_trace
 from dtrdiag.cli.terminating import terminable
@@ -243,10 +243,6 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[], None]]:
-    console = progress_console()
-    if console is None:
-        yield lambda: None
-        return
     columns = (
         TextColumn("runs"),
         BarColumn(),
@@ -255,6 +251,9 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
         TimeRemainingColumn(),
         TextColumn("left"),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with bar(*columns) as progress:
+        if progress is None:
+            yield lambda: None
+            return
         task = progress.add_task("runs", total=total)
         yield lambda: progress.advance(task)

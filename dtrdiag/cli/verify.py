@@ -12,13 +12,12 @@ from dtrdiag.cli.mapprogress import check_progress
 from dtrdiag.cli.options import Json
 from dtrdiag.cli.output import print_json, print_sentences, print_table
 from dtrdiag.cli.policyfile import load_policy_file
-from dtrdiag.cli.sources import load_trace
+from dtrdiag.cli.sources import load_trace, watched_log
 from dtrdiag.errors import UsageError
 from dtrdiag.experiments.map_check import check_map, recorded_overheads
 from dtrdiag.experiments.map_document_check import recorded_document
 from dtrdiag.experiments.map_files import is_saved_map, read_map
 from dtrdiag.experiments.policyfile import policy_file_sha256
-from dtrdiag.log import open_log
 from dtrdiag.rendering.checks import checked_map_words, checked_words
 from dtrdiag.rendering.replays import problems_table
 
@@ -59,7 +58,7 @@ def verify(
     for name, value in of_maps.items():
         if value is not None:
             raise UsageError(f"{name} applies to a map, not to an event log", path=source)
-    reader = open_log(source)
+    reader = watched_log(source)
     found = check(reader, load_trace(trace), scores=scores)
     facts = {"events": found.events, "complete": found.complete, "scores": scores}
     _answer(found.problems, facts, checked_words(found, reader.header.policy), json)

@@ -21,6 +21,7 @@ from dtrdiag.cli.sources import (
     load_trace,
     record,
     recorded,
+    watched_log,
 )
 from dtrdiag.errors import AnalysisError, UsageError
 from dtrdiag.events.records import End, RunHeader
@@ -134,7 +135,7 @@ def _base(run: str, options: RunOptions, trace: str | None) -> tuple[Trace, RunC
         raise UsageError(f"{given[0]} does not apply to a saved log, which is a run", path=run)
     if options.rules.policy_file is not None:
         load_policy_file(options.rules.policy_file)
-    log = open_log(run)
+    log = watched_log(run)
     loaded = _trace_of(log.header, trace, run)
     end = next((event for event in log if isinstance(event, End)), None)
     digest = None if end is None else end.decisions_sha256

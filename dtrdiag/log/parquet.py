@@ -104,6 +104,7 @@ class ParquetReader(LogReader):
                 if len(columns):
                     last_seq = int(columns.column("seq").values[-1])
                     yield columns
+                self.watch(done)
         except (OSError, UnicodeError, self._pa.ArrowException) as error:
             what = f"cannot be read further after row {done}: {error}"
             raise LogError(what, path=self.path) from None

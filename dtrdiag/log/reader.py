@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
@@ -48,6 +48,7 @@ class LogReader:
         complete: whether the last iteration that ran to its end saw the `end` event; False before.
         problem: where the log is cut, in a sentence; None if it is complete or was not read yet.
         passed_over: how many events of unknown kinds the last iteration passed over.
+        watch: is told now and then how many events an iteration has read so far.
     """
 
     def __init__(self, path: str) -> None:
@@ -55,6 +56,7 @@ class LogReader:
         self.complete = False
         self.problem: str | None = None
         self.passed_over = 0
+        self.watch: Callable[[int], None] = _unwatched
         self.header: RunHeader = self._read_header()
 
     def __iter__(self) -> Iterator[Event]:
@@ -88,6 +90,7 @@ class LogReader:
                     continue
                 last_seq = last.seq
                 yield last
+            self.watch(number)
         self.complete = type(last) is End
         if not self.complete:
             self.problem = (
@@ -165,6 +168,10 @@ class LogReader:
 
     def _at(self, error: LogError, line: int) -> LogError:
         return type(error)(error.what, path=self.path, line=line)
+
+
+def _unwatched(events: int) -> None:
+    """Nobody wants to know."""
 
 
 def _lines(path: str) -> Iterator[tuple[list[bytes], bool]]:
