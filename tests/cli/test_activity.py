@@ -46,7 +46,7 @@ class _AtOnce:
         (["verify", "WORKS", "--trace", "recurrent-16"], "reading works.jsonl"),
         (["run", "chain-64", "-r", "0.5"], "reading chain-64"),
         (["traces", "info", "chain-64"], "reading chain-64"),
-        (["sweep", "chain-64", "--ratios", "0.5", "-j", "1"], "runs/s"),
+        (["sweep", "chain-64", "--ratios", "0.5", "-j", "1"], "runs ━"),
         (["map", "chain-64", "--from", "0.5", "--to", "0.5", "-j", "1"], "budgets"),
     ],
 )
