@@ -243,6 +243,23 @@ class ResultsFolder:
         return dict(document)
 
 
+def kept_outcomes(path: str | os.PathLike[str]) -> list[tuple[Outcome, ...]]:
+    """All that a folder keeps: the outcomes of each definition, ascending by interval.
+
+    Raises:
+        UsageError: pyarrow is not installed.
+        InputError: it holds something else than results, or one of its files is damaged.
+    """
+    folder = ResultsFolder(path)
+    found = []
+    for key in sorted(_entries(folder.path / RUNS)):
+        place = folder.path / RUNS / key
+        names = [name for name in sorted(_entries(place)) if name.endswith(SUFFIX)]
+        rows = [row for name in names if name[0] != "." for row in read_rows(place / name).outcomes]
+        found.append(tuple(Outcomes(rows)))
+    return found
+
+
 def _read(path: Path, definition: Definition) -> tuple[Outcome, ...]:
     rows = read_rows(path)
     if rows.definition != definition:
