@@ -20,7 +20,7 @@ from dtrdiag.cli.sources import OpenRun, RunOptions, is_event_log, load_trace, o
 from dtrdiag.errors import InputError, SubscriberError, UsageError
 from dtrdiag.events.records import Candidate, Event, Evict
 from dtrdiag.experiments.map_files import holds_map, read_map
-from dtrdiag.experiments.resultsfolder import REQUEST
+from dtrdiag.experiments.resultsfolder import REQUEST, kept_outcomes
 from dtrdiag.files import read_bytes
 from dtrdiag.hooks import Hooks
 from dtrdiag.rendering.pages.parts import Page
@@ -232,7 +232,12 @@ def _map_page(texts: Sequence[str], made_by: str) -> Page:
 
 
 def _sweep_page(text: str, made_by: str) -> Page:
-    raise UsageError("there is no page about a sweep yet: save a map (map -o)", path=text)
+    from dtrdiag.rendering.pages.sweeppage import sweep_page
+
+    try:
+        return sweep_page(kept_outcomes(text), made_by)
+    except UsageError as error:
+        raise UsageError(error.what, path=error.path or text) from None
 
 
 def _ledger_page(text: str, made_by: str) -> Page:

@@ -142,3 +142,20 @@ def test_what_holds_no_run_is_refused(kept, tmp_path):
     (tmp_path / "other.txt").write_text("something else")
     with pytest.raises(InputError, match="something else than results"):
         kept_outcomes(tmp_path)
+
+
+def test_report_writes_the_page_of_a_folder(folder, tmp_path, capsys):
+    path = tmp_path / "sweep.html"
+    capsys.readouterr()
+    assert main(["report", str(folder), "-o", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("Of 12 runs, ")
+    assert "A sweep of chain-64, tree-4" in path.read_text()
+
+
+def test_a_folder_that_keeps_no_run_has_no_page(tmp_path, capsys):
+    (tmp_path / "request.json").write_text(
+        '{"schema": "dtrdiag.sweep-request/1", "version": "0", "request": null}'
+    )
+    assert main(["report", str(tmp_path), "-o", str(tmp_path / "a.html")]) == 2
+    assert "there is nothing to show" in capsys.readouterr().err
+    assert not (tmp_path / "a.html").exists()
