@@ -80,7 +80,7 @@ clean:                     ## remove the environment and all that was built
 
 $(CORE): $(VENV)/.created $(INPUTS)
 	@rm -f dtrdiag/simulator/_native*.so
-	$(PIP) -e '.[parquet]'
+	$(PIP) -e '.[parquet,report]'
 	@touch $@
 
 $(DEV): $(VENV)/.created $(INPUTS)

@@ -13,25 +13,30 @@ from typing import Annotated, Any
 import attrs
 import typer
 
+from dtrdiag import __version__
 from dtrdiag.analyses import (
+    RunDiff,
     diff_document,
     diff_runs,
     frontier_document,
     pinned_frontier,
     run_document,
 )
+from dtrdiag.cli.activity import doing
 from dtrdiag.cli.options import Force, Json
 from dtrdiag.cli.output import print_json, print_sentences, print_table, write_file
 from dtrdiag.cli.ownfolder import OwnFolder
 from dtrdiag.cli.pictures import GET_PICTURES, draw_svg, has_dot, write_drawing
 from dtrdiag.cli.sources import at_ratio, load_trace, record
 from dtrdiag.cli.traces import trace_document
-from dtrdiag.errors import AnalysisError
+from dtrdiag.errors import AnalysisError, UsageError
 from dtrdiag.experiments.outcomes import Outcome, Outcomes
 from dtrdiag.log import open_log, verify
 from dtrdiag.rendering.answers import sweep_tables, sweep_words
 from dtrdiag.rendering.dot import frontier_dot
 from dtrdiag.rendering.facts import trace_words
+from dtrdiag.rendering.pages.page import check_libraries, page_html
+from dtrdiag.rendering.pages.pairpage import pair_page
 from dtrdiag.rendering.units import exact_bytes
 from dtrdiag.rendering.words import diff_words, frontier_words
 from dtrdiag.simulator import RunConfig, simulate
@@ -44,7 +49,9 @@ RATIOS = (0.9, 0.8, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4)
 FOLDER = "dtrdiag-demo"
 WORKS, FAILS = "works.jsonl", "fails.jsonl"
 DOT, SVG, FINDINGS = "oom.dot", "oom.svg", "findings.txt"
-NAMES = (WORKS, FAILS, DOT, SVG, FINDINGS)
+PAGE = "report.html"
+NAMES = (WORKS, FAILS, DOT, SVG, FINDINGS, PAGE)
+GET_PAGE = "with jinja2 and vl-convert (the extra `report`) there is a page with charts as well"
 
 Section = tuple[str, list[str]]
 
@@ -59,7 +66,7 @@ def quickstart(
     """Do the main job on a bundled trace, end to end.
 
     Walks through budgets until a run fails where one with less memory works, narrows that down to
-    one byte, and explains both runs from their logs. Leaves the logs, pictures and findings.
+    one byte, and explains both runs from their logs. Leaves logs, a page, pictures and findings.
     """
     folder = OwnFolder(output, QUICKSTART_SCHEMA, NAMES, force)
     trace = load_trace(TRACE)
@@ -172,7 +179,7 @@ def _diagnose(
         ("A byte too much", [byte, *diff_words(compared)]),
         ("Why it runs out of memory there", frontier_words(frontier)),
         ("The logs, replayed and checked", verdicts),
-        ("Files", _files(output, (made / SVG).is_file())),
+        ("Files", _files(output, (made / SVG).is_file(), _draw_page(made, output, compared))),
         ("What to try next", [f"  {command}" for command in commands]),
     ]
     return document, sections
@@ -188,19 +195,37 @@ def _run(config: RunConfig, outcome: Outcome) -> dict[str, Any]:
     return run_document(header, outcome.end, outcome.engine, outcome.simulate_seconds)
 
 
-def _files(output: str, drawn: bool) -> list[str]:
+def _draw_page(made: Path, output: str, compared: RunDiff) -> bool:
+    """Write the page of the two runs, if there is what draws it; whether it was written."""
+    try:
+        check_libraries()
+    except UsageError:
+        return False
+    doing(f"drawing {PAGE}")
+    # The page says how to make it again, in the folder where the logs will be.
+    logs = [str(Path(output) / name) for name in (WORKS, FAILS)]
+    made_by = f"{shlex.join(['dtrdiag', 'report', *logs, '-o', 'F.html'])} (dtrdiag {__version__})"
+    page = pair_page(open_log(made / WORKS), open_log(made / FAILS), made_by, compared)
+    (made / PAGE).write_text(page_html(page), encoding="utf-8")
+    return True
+
+
+def _files(output: str, drawn: bool, paged: bool) -> list[str]:
     folder = Path(output)
+    page = f"  {folder / PAGE}: both runs with charts, to be opened in a browser"
     picture = (
         f"  {folder / SVG}: the pinned frontier, drawn ({DOT} is its source)"
         if drawn
         else f"  {folder / DOT}: the pinned frontier as DOT; {GET_PICTURES}"
     )
     return [
+        *([page] if paged else []),
         f"  {folder / FINDINGS}: this text",
         f"  {folder / 'summary.json'}: all of it as JSON",
         f"  {folder / WORKS}: the log of the run that works",
         f"  {folder / FAILS}: the log of the run that fails",
         picture,
+        *([] if paged else [f"  {GET_PAGE}"]),
     ]
 
 

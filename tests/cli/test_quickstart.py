@@ -6,6 +6,7 @@ import pytest
 
 from dtrdiag.cli import quickstart
 from dtrdiag.cli.quickstart import FOLDER, find_pair
+from dtrdiag.errors import UsageError
 from dtrdiag.log import open_log, verify
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace.catalog import resolve
@@ -125,6 +126,26 @@ def test_other_files_in_the_folder_stay(done, answers, here):
 def test_a_file_where_the_folder_should_be(refuses, here):
     (here / FOLDER).write_text("mine")
     assert refuses("quickstart") == f"is a file, not a folder ({FOLDER})"
+
+
+def test_the_page_is_the_first_file_to_open(done, here):
+    text = (here / FOLDER / "findings.txt").read_text()
+    first = text.partition("Files\n\n")[2].splitlines()[0]
+    assert first == "  dtrdiag-demo/report.html: both runs with charts, to be opened in a browser"
+    page = (here / FOLDER / "report.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "dtrdiag report dtrdiag-demo/works.jsonl dtrdiag-demo/fails.jsonl -o F.html" in page
+
+
+def test_without_what_draws_a_page_there_is_none(answers, here, monkeypatch):
+    def refuse():
+        raise UsageError("jinja2 is not installed")
+
+    monkeypatch.setattr(quickstart, "check_libraries", refuse)
+    out = answers("quickstart").out
+    assert not (here / FOLDER / "report.html").exists()
+    assert "report.html" not in out
+    assert "(the extra `report`) there is a page with charts as well" in out
 
 
 def test_without_dot_the_frontier_is_text(answers, here, monkeypatch):
