@@ -24,7 +24,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-ASSETS = ("iframe-worker.js", "site.css")
+ASSETS = ("iframe-worker.js", "site.css", "site.js")
 WIDTH = 82
 """Columns of a verb's help."""
 
@@ -172,7 +172,11 @@ def package_page(name: str) -> str:
     package = importlib.import_module(name)
     parts = [f"# {name}\n", f"{(package.__doc__ or '').strip()}\n"]
     modules = public_names(package)
-    for module, names in modules.items():
+    said_first = [
+        m for m in modules if any(f"`{n}`" in (package.__doc__ or "") for n in modules[m])
+    ]
+    for module in dict.fromkeys([*said_first, *modules]):
+        names = modules[module]
         if module != name:
             said = summary(importlib.import_module(module))
             parts.append(f"## {module.removeprefix('dtrdiag.')}\n\n{said}\n")

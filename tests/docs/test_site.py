@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -148,8 +149,6 @@ class Opened:
 @pytest.fixture(scope="module")
 def opened(site):
     """The site's front page, opened from its file."""
-    import shutil
-
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         if os.environ.get("DTRDIAG_BROWSER") == "1":
@@ -183,3 +182,15 @@ def test_the_site_works_from_its_files(opened):
     page.wait_for_selector(".md-search-result__item a")
     assert page.locator(".md-search-result__item").count() > 1
     assert opened.wrong == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("page", ["tutorial", "reference/hooks"])
+def test_nothing_shuts_people_out(opened, site, page, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    opened.page.emulate_media(color_scheme=scheme)
+    opened.page.goto((site / f"{page}.html").as_uri())
+    opened.page.wait_for_selector("footer")
+    found = Axe().run(opened.page).response["violations"]
+    assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
