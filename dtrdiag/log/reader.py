@@ -70,7 +70,7 @@ class LogReader:
         last: Event | None = None
         last_seq = -1
         number = 0
-        for lines, whole in _lines(self.path):
+        for lines, whole in read_lines(self.path):
             for number, line in enumerate(lines, number + 1):  # noqa: B020 - goes on counting
                 if type(last) is End:
                     raise self._error("something follows the end event", number)
@@ -134,7 +134,7 @@ class LogReader:
         return columns_in_batches(self)
 
     def _read_header(self) -> RunHeader:
-        for (line, *_), whole in _lines(self.path):
+        for (line, *_), whole in read_lines(self.path):
             try:
                 fields = orjson.loads(line)
             except orjson.JSONDecodeError:
@@ -174,8 +174,12 @@ def _unwatched(events: int) -> None:
     """Nobody wants to know."""
 
 
-def _lines(path: str) -> Iterator[tuple[list[bytes], bool]]:
-    """One or more lines without their newlines, and whether they had one; all but the last do."""
+def read_lines(path: str) -> Iterator[tuple[list[bytes], bool]]:
+    """One or more lines without their newlines, and whether they had one; all but the last do.
+
+    Raises:
+        LogError: a line beyond `MAX_LINE_BYTES`, or content that cannot be read.
+    """
     number = 1
     rest = b""
     for chunk in _chunks(path):
