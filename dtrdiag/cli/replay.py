@@ -41,13 +41,34 @@ def replay(
     last: Annotated[
         int | None, typer.Option("--to", metavar="SEQ", help="to this one, included.")
     ] = None,
+    tui: Annotated[
+        bool, typer.Option("--tui", help="Step through the log on the screen (extra [tui]).")
+    ] = False,
+    other: Annotated[
+        str | None,
+        typer.Option("--with", metavar="LOG", help="With --tui: another log, side by side."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Rebuild a run's state from its log; check the log.
 
     The log may come from any runtime and may be cut: then the state is that at the cut.
     """
+    if tui:
+        given = {"--json": json, "--verify": check, "--at": at is not None}
+        given |= {"--from": first is not None, "--to": last is not None}
+        _show([log] if other is None else [log, other], [name for name in given if given[name]])
+        return
+    if other is not None:
+        raise UsageError("--with goes with --tui; in words, diff compares two logs")
     _check_range(at, first, last)
+    _tell(log, check, at, (first, last), json)
+
+
+def _tell(
+    log: str, check: bool, at: int | None, span: tuple[int | None, int | None], json: bool
+) -> None:
+    first, last = span
     check_no_map(log)
     reader = watched_log(log)
     if check:
@@ -76,6 +97,12 @@ def replay(
         print_json({"schema": REPLAY_SCHEMA, **document})
     if check and not document["ok"]:
         raise typer.Exit(CHECK_FAILED)
+
+
+def _show(logs: list[str], others: list[str]) -> None:
+    from dtrdiag.cli.tui.starting import replay_in_terminal
+
+    replay_in_terminal(logs, others)
 
 
 def _check_range(at: int | None, first: int | None, last: int | None) -> None:

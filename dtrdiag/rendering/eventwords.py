@@ -42,13 +42,13 @@ NAME = 24
 """Characters of an operator's name in a sentence."""
 
 
-def score_words(score: Score) -> str:
+def score_words(score: Score, digits: int = 6) -> str:
     """A score as people compare them.
 
     >>> score_words(0.00012345678), score_words(None), score_words(float("inf"))
     ('0.000123457', '-', 'inf')
     """
-    return "-" if score is None else f"{score:.6g}"
+    return "-" if score is None else f"{score:.{digits}g}"
 
 
 def op_words(state: Replay, op: OpId | None) -> str:

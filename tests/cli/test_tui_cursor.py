@@ -63,10 +63,10 @@ def logs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tui")
     trace = resolve("chain-64")
     runs = {
-        "eager": RunConfig("dtr", 1_000_000),
+        "eager": RunConfig("dtr", 8_000_000),
         "banish": RunConfig("dtr-eq", 1_000_000, dealloc="banish", candidates=2),
         "ignore": RunConfig("lru", 3_000_000, dealloc="ignore"),
-        "oom": RunConfig("dtr", 500_000),
+        "oom": RunConfig("dtr", 1_000_000),
     }
     paths = {"foreign": FOREIGN}
     for name, config in runs.items():
@@ -189,7 +189,7 @@ def test_what_names_a_storage_or_an_operator(logs):
 @pytest.mark.parametrize("ending", [".jsonl.gz", ".jsonl.zst", ".parquet"])
 def test_packed_logs_are_the_same(logs, tmp_path, ending):
     path = tmp_path / f"run{ending}"
-    record(resolve("chain-64"), RunConfig("dtr", 1_000_000), path)
+    record(resolve("chain-64"), RunConfig("dtr", 8_000_000), path)
     ours, plain = EventFile(path), EventFile(logs["eager"])
     assert ours.kinds.tolist() == plain.kinds.tolist()
     assert ours.pressure.tolist() == plain.pressure.tolist()

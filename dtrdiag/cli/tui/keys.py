@@ -37,7 +37,7 @@ KEYS = (
     Key("o", "o", "stop", "Out-of-memory or limit stop, then the end", "oom/end"),
     Key("d", "d", "part", "First difference of two logs", "difference"),
     Key("g", "g", "go", "Go to the event of a number", "go to"),
-    Key("slash", "/", "search", "Search a storage (by number) or an operator (by name)", "search"),
+    Key("slash", "/", "search", "Search a storage by number, an operator by name", "search"),
     Key("s", "s", "storage", "Details and history of a storage", "storage"),
     Key("tab", "tab", "other", "Let the other log lead", "other log"),
     Key("pageup", "pgup", "step(-20)", "20 events back"),
@@ -47,7 +47,16 @@ KEYS = (
     Key("question_mark", "?", "help", "This help", "help"),
     Key("q", "q", "quit", "Quit", "quit"),
 )
-IN_BAR = ("step", "decision", "evict", "remat", "oom/end", "difference", "go to", "search")
+IN_BAR: tuple[str, ...] = (
+    "step",
+    "decision",
+    "evict",
+    "remat",
+    "oom/end",
+    "difference",
+    "go to",
+    "search",
+)
 IN_BAR += ("storage", "other log", "help", "quit")
 """Words that the key bar shows, in order; the rest is in the help."""
 OF_PAIRS = ("part", "other")

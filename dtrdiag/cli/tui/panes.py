@@ -13,19 +13,22 @@ from collections.abc import Iterable
 from rich.text import Text
 
 from dtrdiag.cli.tui.cursor import SCHEDULE, Cursor
+from dtrdiag.cli.tui.rewinding import RewindableReplay
 from dtrdiag.errors import LogError
 from dtrdiag.events.records import Event, Evict
 from dtrdiag.ids import OpId, StorageId
 from dtrdiag.log import Frame, Replay
 from dtrdiag.rendering.eventwords import SHORT, event_words, score_words, short_words
 from dtrdiag.rendering.palette import LOOKS, OUTCOME_STYLES, look
-from dtrdiag.rendering.units import count, duration, plain_name, short_bytes
+from dtrdiag.rendering.units import count, duration, exact_bytes, plain_name, short_bytes
 
 FILLS = {"pinned": "█", "locked": "▓", "evictable": "░", "other": "?", "free": "·"}
 """What each part of the memory bar is drawn with."""
 _STRONG = {"evict": "bold", "rematerialise": "bold", "oom": OUTCOME_STYLES["oom"]}
 _STRONG["thrashed"] = OUTCOME_STYLES["thrashed"]
 _HERE = "reverse"
+_NAMED = 50
+"""Columns from which there is room for scores and operator names beside each other."""
 
 
 def _line(*parts: str | tuple[str, str], width: int) -> Text:
@@ -60,19 +63,28 @@ def header_lines(cursor: Cursor, width: int, side: str = "") -> list[Text]:
     """Which run, where in it, and the memory in use: four lines."""
     header, state = cursor.events.header, cursor.state
     budget = state.budget_bytes
-    room = "no budget" if budget is None else f"budget {short_bytes(budget)}"
-    if budget is not None and header.ratio is not None and not state.budget_is_switched:
+    exact = bool(side) or width >= 90
+    size = exact_bytes if exact else short_bytes
+    room = "no budget" if budget is None else f"budget {size(budget)}"
+    if (
+        budget is not None
+        and not side
+        and header.ratio is not None
+        and not state.budget_is_switched
+    ):
         room += f", {header.ratio:g} of the peak"
     who = f"{side}: " if side else ""
-    title = f"{plain_name(header.trace_name)}, {plain_name(header.policy)}, {room}"
+    names = [plain_name(header.trace_name), plain_name(header.policy)]
+    title = ", ".join([*names, room] if width >= _NAMED else [room, *reversed(names)])
     changed = f", {plain_name(header.interventions)}" if header.interventions else ""
     steps = cursor.positions(SCHEDULE)
     step = int(steps.searchsorted(cursor.position, "right")) - 1
     last = cursor.events.event(len(cursor) - 1).seq
     where = f"event {cursor.event.seq:,} of {last:,}, "
     if len(steps):
-        where += f"step {max(step, 0):,} of {len(steps) - 1:,}, "
-    where += f"clock {duration(state.clock_ns)}"
+        where += f"step {max(step, 0):,}"
+        where += f" of {len(steps) - 1:,}, " if width >= _NAMED else ", "
+    where += f"clock {duration(state.clock_ns)}" if width >= _NAMED else duration(state.clock_ns)
     parts = memory_parts(state)
     return [
         _line((who, "bold"), (title, "bold"), changed, width=width),
@@ -85,7 +97,8 @@ def header_lines(cursor: Cursor, width: int, side: str = "") -> list[Text]:
 def _ending(cursor: Cursor) -> list[str | tuple[str, str]]:
     """How the run ended, once there; how much of the log is still to be read."""
     state = cursor.state
-    outcome = state.end.outcome if state.end is not None else state.stop and state.stop.kind
+    stop = None if state.stop is None else state.stop.kind
+    outcome = stop if state.end is None else state.end.outcome
     told: list[str | tuple[str, str]] = []
     if outcome is not None:
         words = {"ok": "finished", "oom": "OUT OF MEMORY", "thrashed": "STOPPED BY THE LIMIT"}
@@ -125,7 +138,12 @@ def _legend(parts: dict[str, int], width: int) -> Text:
     for name, size in parts.items():
         if name == "other" and not size:
             continue
-        told += [(FILLS[name], _fill(name)), f" {name} {short_bytes(size)}  "]
+        if width >= 70:
+            told += [(FILLS[name], _fill(name)), f" {name} {short_bytes(size)}  "]
+        elif name != "free":
+            words = short_bytes(size).replace(" ", "").removesuffix("iB")
+            short = {"pinned": "pin", "locked": "lock"}.get(name, name)
+            told += [(FILLS[name], _fill(name)), f"{short} {words} "]
     return _line(*told, width=width)
 
 
@@ -142,7 +160,9 @@ def sentence_lines(cursor: Cursor, width: int, height: int) -> list[Text]:
 
 
 def _problem(problem: str) -> str:
-    return f"is {plain_name(problem, 160)}" if problem.startswith("cut") else plain_name(problem, 160)
+    return (
+        f"is {plain_name(problem, 160)}" if problem.startswith("cut") else plain_name(problem, 160)
+    )
 
 
 def event_lines(cursor: Cursor, width: int, height: int) -> list[Text]:
@@ -204,17 +224,18 @@ def _frame(state: Replay, frame: Frame, width: int, top: bool) -> Text:
     op = state.ops.get(frame.op)
     why = "first" if frame.reason == "first" else "remat"
     whom = "" if frame.for_op is None else f" for {frame.for_op}"
-    done = ", done" if frame.executed_seq is not None else ""
     locked = list(dict.fromkeys(frame.locked))
     size = sum(state.size_bytes.get(storage, 0) for storage in locked)
     held = f", locks {short_bytes(size)}" if locked else ", locks nothing"
-    if locked and width >= 46:
+    if frame.executed_seq is not None:
+        held = ", has run"
+    elif locked and width >= _NAMED:
         held += ": " + " ".join(f"s{storage}" for storage in locked[:12])
     return _line(
         "▶" if top else " ",
         (f"{frame.op} {plain_name(op.name if op else None, 14)} ", "bold" if top else ""),
         (why, LOOKS["locked"].terminal if why == "remat" else ""),
-        f"{whom}{done}",
+        whom,
         (held, "dim"),
         width=width,
     )
@@ -225,21 +246,25 @@ def pool_title(cursor: Cursor) -> str:
     event = cursor.event
     if isinstance(event, Evict) and event.cause == "pressure":
         of = "" if event.pool_size is None else f" of {event.pool_size:,}"
-        return f"eviction: the victim{of}"
+        listed = count(len(event.candidates), "loser")
+        return f"eviction: the victim{of}, {listed} logged"
     return f"pool: {len(cursor.state.pool):,} evictable"
 
 
 def pool_lines(cursor: Cursor, width: int, height: int) -> list[Text]:
     """What could be evicted; at an eviction the victim and the losers that the log lists."""
     state, event = cursor.state, cursor.event
-    name = width >= 34
-    lines = [_line((f"{'':9}{'size':>10}{'idle':>9}" + ("  of" if name else ""), "dim"), width=width)]
+    scored = "  score     " if isinstance(event, Evict) and event.cause == "pressure" else ""
+    maker = "" if scored and width < _NAMED else "  of"
+    lines = [_line((f"{'':9}{'size':>10}{'idle':>9}{scored}{maker}", "dim"), width=width)]
     shown: set[StorageId] = set()
     if isinstance(event, Evict):
-        score = score_words(event.score) if event.score is not None else ""
+        score = "" if event.score is None else score_words(event.score, 5)
         lines.append(_storage(state, event.storage, "✗", score, "bold", width))
         for rank, (storage, loser) in enumerate(event.candidates, 1):
-            lines.append(_storage(state, storage, f"{min(rank, 9)}", score_words(loser), "", width))
+            lines.append(
+                _storage(state, storage, f"{min(rank, 9)}", score_words(loser, 5), "", width)
+            )
             shown.add(storage)
         if event.cause == "pressure":
             lines += _note(_losers(cursor, event), width)
@@ -267,14 +292,14 @@ def _losers(cursor: Cursor, event: Evict) -> str:
 
 
 def _storage(
-    state: Replay, storage: StorageId, mark: str, score: str, style: str, width: int
+    state: RewindableReplay, storage: StorageId, mark: str, score: str, style: str, width: int
 ) -> Text:
     idle = state.clock_ns - state.last_used_ns.get(storage, state.clock_ns)
     size = state.size_bytes.get(storage, 0)
-    words = f"{mark}{f's{storage}':<8}{short_bytes(size):>10}{duration(idle):>9}"
-    maker = maker_name(state, storage)
-    scored = f"  {score}" if score else ""
-    return _line((words, style), scored, (f"  {maker}", "dim"), width=width)
+    words = f"{mark} {f's{storage}':<7}{short_bytes(size):>10}{duration(idle):>9}"
+    maker = "" if score and width < _NAMED else f"  {maker_name(state, storage)}"
+    scored = f"  {score:<10}" if score else ""
+    return _line((words, style), scored, (maker, "dim"), width=width)
 
 
 def maker_name(state: Replay, storage: StorageId) -> str:

@@ -49,7 +49,11 @@ def storage_state(state: Replay, storage: StorageId) -> str:
         return "locked"
     if storage in state.resident:
         return "resident"
-    return "evicted" if any(storage in found for found in state.tally.evicted.values()) else "uncomputed"
+    return (
+        "evicted"
+        if any(storage in found for found in state.tally.evicted.values())
+        else "uncomputed"
+    )
 
 
 def storage_lines(cursor: Cursor, storage: int, width: int) -> list[Text]:
