@@ -183,7 +183,8 @@ def _no_frontier(replay: Replay, outcome: str) -> AnalysisError:
     if outcome == INCOMPLETE:
         stops = f"it stops at event {replay.seq} without `oom`"
         return AnalysisError(f"the log is incomplete: {stops}")
-    return AnalysisError(f"the run did not stop out of memory: its outcome is {outcome}")
+    what = f"the run did not stop out of memory: its outcome is {outcome}"
+    return AnalysisError(f"{what}; what it spent on rematerialisation is told by `chains`")
 
 
 def _frontier(header: RunHeader, replay: Replay, oom: OutOfMemory) -> Frontier:

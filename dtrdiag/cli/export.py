@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ from dtrdiag.cli.output import check_outputs, note, print_json, print_sentences
 from dtrdiag.cli.sources import RunOptions, opened_run
 from dtrdiag.errors import UsageError
 from dtrdiag.experiments.map_files import holds_map
+from dtrdiag.suggestions import no_such
 
 EXPORT_SCHEMA = "dtrdiag.export/1"
 
@@ -81,9 +81,7 @@ def _format(name: str | None) -> str:
         raise UsageError(f"say what to export to: --to, one of {known}")
     if name in FORMATS:
         return name
-    near = difflib.get_close_matches(name.lower(), FORMATS, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise UsageError(f"unknown format {name!r}; {hint}formats: {known}")
+    raise UsageError(no_such("format", name, FORMATS))
 
 
 def _target(name: str, output: str | None) -> str:

@@ -102,7 +102,8 @@ def budget_map(
         _show_saved(source, ask, at, pictures, json)
         return
     if is_event_log(source):
-        raise UsageError("this is an event log, not a saved map", path=source)
+        what = "this is an event log, not a saved map; a map is made of the trace: "
+        raise UsageError(f"{what}dtrdiag map TRACE --from A --to B", path=source)
     if at is not None:
         raise UsageError("--at asks a saved map: dtrdiag map FILE --at BUDGET")
     ask.check()
@@ -147,7 +148,8 @@ class Ask:
             UsageError: an end is missing.
         """
         if self.low is None or self.high is None:
-            raise UsageError("a map needs --from and --to, ratios of the peak or sizes")
+            what = "a map needs --from and --to, ratios of the peak or sizes: "
+            raise UsageError(f"{what}--from 0.4 --to 0.9")
 
     def range(self, peak_bytes: int | None, saved: tuple[int, int] = (1, 1)) -> tuple[int, int]:
         """The lowest and the highest budget; those of `saved` where none is given.

@@ -21,6 +21,7 @@ from dtrdiag.rendering.pages.page import charts_of, check_libraries, drawings_of
 from dtrdiag.rendering.pages.parts import Chart, Drawing, Page
 from dtrdiag.rendering.pictures import KINDS, chart_picture, drawing_picture
 from dtrdiag.rendering.units import short_bytes
+from dtrdiag.suggestions import no_such
 
 REPORT_SCHEMA = "dtrdiag.report/1"
 SUFFIXES = (".html", ".htm")
@@ -121,8 +122,7 @@ def _drawn(page: Page, chart: str, kind: str) -> bytes:
     """
     there = {part.id: part for part in _pictured(page)}
     if chart not in there:
-        known = f"there are {', '.join(there)}" if there else "it has none"
-        raise UsageError(f"the page has no chart {chart!r}; {known}")
+        raise UsageError(no_such("chart of the page", chart, there))
     part = there[chart]
     return chart_picture(part, kind) if isinstance(part, Chart) else drawing_picture(part, kind)
 

@@ -37,7 +37,7 @@ from dtrdiag.simulator import (
     simulate_in_columns,
 )
 from dtrdiag.trace import Trace
-from dtrdiag.trace.catalog import resolve
+from dtrdiag.trace.catalog import known_traces, resolve
 
 _FIRST_LINE_BYTES = 16 << 20
 # As long as any line of an event log may be.
@@ -124,7 +124,10 @@ def load_trace(text: str) -> Trace:
     if holds_map(text):
         raise UsageError("this is a saved map, not a trace", path=text)
     if is_event_log(text):
-        raise UsageError("an event log (of a run), not a trace", path=text)
+        raise UsageError(
+            "an event log (of a run), not a trace; oom, chains, diff, graph and replay read it",
+            path=text,
+        )
     reading(text)
     if os.path.isfile(text) and zipfile.is_zipfile(text):
         raise UsageError(f"an archive: name a member of it, as {text}::PART", path=text)
@@ -197,7 +200,13 @@ class OpenRun:
 
 
 def watched_log(path: str) -> LogReader:
-    """The reader of a log, whose reading is told to people who watch a terminal."""
+    """The reader of a log, whose reading is told to people who watch a terminal.
+
+    Raises:
+        DtrdiagError: it is no log.
+    """
+    if not os.path.exists(path) and path in {entry.name for entry in known_traces()}:
+        raise UsageError(f"{path} is a trace; write a log of it: dtrdiag run {path} -o LOG.jsonl")
     reading(path)
     log = open_log(path)
     log.watch = tell

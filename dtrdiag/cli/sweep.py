@@ -201,7 +201,7 @@ def _grid(ratios: str | None, budgets: str | None) -> Callable[[RunConfig, Trace
     if budgets is not None:
         sizes = parse_many(budgets, parse_size, "--budgets")
         return lambda rules, trace: [at_budget(rules, trace, size) for size in sizes]
-    raise UsageError("a sweep needs --ratios A:B:STEP or --budgets X,Y,...")
+    raise UsageError("a sweep needs --ratios A:B:STEP or --budgets X,Y,...: --ratios 0.4:0.9:0.1")
 
 
 def _runs(

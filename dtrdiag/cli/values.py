@@ -65,7 +65,7 @@ def parse_ratio(text: str) -> float:
     except ValueError:
         ratio = math.nan
     if not (math.isfinite(ratio) and ratio > 0):
-        raise UsageError(f"a ratio must be a positive number, not {text[:60]!r}")
+        raise UsageError(f"a ratio must be a positive number such as 0.5, not {text[:60]!r}")
     return ratio
 
 

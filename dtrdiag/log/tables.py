@@ -13,6 +13,7 @@ from dtrdiag.events.columns import EventColumns
 from dtrdiag.events.conversion import columns_of
 from dtrdiag.events.parquet import TableMaker, arrow_schema, load_pyarrow
 from dtrdiag.events.records import Event
+from dtrdiag.suggestions import no_such
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +55,7 @@ def arrow_table(batches: Iterable[EventColumns], names: Collection[str] | None =
     kept = list(schema.names if names is None else dict.fromkeys(names))
     for name in kept:
         if name not in schema.names:
-            raise UsageError(f"a log has no column {name!r}; columns: {', '.join(schema.names)}")
+            raise UsageError(no_such("column of a log", name, schema.names))
     parts: dict[str, list[Any]] = {name: [] for name in kept}
     words = {name: _Words() for name in kept if arrow.types.is_dictionary(schema.field(name).type)}
     for columns in batches:

@@ -76,7 +76,7 @@ def _re_evictions(chains: Chains) -> str:
     if not again:
         return (
             f"{count(pressed, 'eviction')} under pressure hit {count(distinct, 'storage')}: "
-            f"nothing evicted under pressure came back and was evicted again.{rest}"
+            f"nothing evicted so came back and was evicted so again.{rest}"
         )
     return (
         f"{count(pressed, 'eviction')} under pressure hit {count(distinct, 'storage')}: "

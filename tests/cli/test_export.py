@@ -166,8 +166,8 @@ def test_a_log_that_is_damaged_leaves_no_file(refuses, small, here):
     [
         (["-o", "x.csv"], "say what to export to: --to, one of perfetto, graphml, dot, csv"),
         (["--to", "csv"], "say where to write it: -o FILE.csv"),
-        (["--to", "perfeto", "-o", "x"], "unknown format 'perfeto'; did you mean 'perfetto'?"),
-        (["--to", "hdf5", "-o", "x"], "unknown format 'hdf5'; formats: perfetto, graphml"),
+        (["--to", "perfeto", "-o", "x"], 'no format "perfeto"; did you mean perfetto?'),
+        (["--to", "hdf5", "-o", "x"], 'no format "hdf5"; there are perfetto, graphml'),
         (["--to", "csv", "-o", "x.parquet"], "--to csv writes .csv, which is not what x.parquet"),
         (["--to", "perfetto", "-o", "x.json"], "--to perfetto writes .pftrace or"),
         (["--to", "parquet", "-o", "x"], "--to parquet writes .parquet"),

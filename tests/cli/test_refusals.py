@@ -147,6 +147,12 @@ def test_a_pipe_is_no_folder(refuses, here):
         assert "(pipe" in refuses(*ask, "-o", "pipe")
 
 
+@pytest.mark.parametrize("ask", [["replay"], ["verify", "--trace", "chain-64"]])
+def test_a_trace_is_no_log(refuses, ask):
+    line = refuses(*ask, "chain-64")
+    assert line == "chain-64 is a trace; write a log of it: dtrdiag run chain-64 -o LOG.jsonl"
+
+
 @pytest.mark.parametrize("verb", [["oom"], ["graph"], ["diff", "x.jsonl.zst"]])
 def test_a_log_is_told_by_its_first_line_however_long(answers, fails, here, verb):
     import zstandard
