@@ -40,6 +40,7 @@ from dtrdiag.simulator import RunConfig, budget_from_ratio
 from dtrdiag.trace import Trace
 
 MAX_JOBS = 256
+MADE_OF = "a map is made of the trace: dtrdiag map TRACE --from A --to B"
 _AMOUNT = "R|SIZE"
 
 
@@ -102,8 +103,7 @@ def budget_map(
         _show_saved(source, ask, at, pictures, json)
         return
     if is_event_log(source):
-        what = "this is an event log, not a saved map; a map is made of the trace: "
-        raise UsageError(f"{what}dtrdiag map TRACE --from A --to B", path=source)
+        raise UsageError(f"this is an event log, not a saved map; {MADE_OF}", path=source)
     if at is not None:
         raise UsageError("--at asks a saved map: dtrdiag map FILE --at BUDGET")
     ask.check()
