@@ -84,7 +84,9 @@ def test_all_pages_of_the_navigation_are_there(pages):
 def test_every_page_of_docs_is_in_the_navigation():
     navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
     written = {p.relative_to(ROOT / "docs").as_posix() for p in (ROOT / "docs").rglob("*.md")}
-    assert written <= set(nav_pages(navigation))
+    listed = list(nav_pages(navigation))
+    assert written <= set(listed)
+    assert len(listed) == len(set(listed))
 
 
 def test_nothing_is_fetched_from_anywhere(site, pages):
