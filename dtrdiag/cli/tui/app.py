@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.style import Style
 from rich.text import Text
@@ -17,7 +17,6 @@ from textual.events import Resize
 from textual.screen import Screen
 from textual.widgets import Static
 
-from dtrdiag.analyses import Divergence, first_divergence
 from dtrdiag.cli.tui.cursor import DECISION, EVICTION, REMAT, STOP, Cursor, Positions, after, before
 from dtrdiag.cli.tui.keys import KEYS, OF_PAIRS, bar
 from dtrdiag.cli.tui.pair import Pair
@@ -28,7 +27,9 @@ from dtrdiag.errors import AnalysisError, LogError
 from dtrdiag.events.records import Event
 from dtrdiag.log import open_log
 from dtrdiag.rendering.units import plain_name
-from dtrdiag.rendering.words import divergence_words
+
+if TYPE_CHECKING:
+    from dtrdiag.analyses import Divergence
 
 LEAST = (72, 20)
 """Columns and lines without which nothing can be read."""
@@ -144,6 +145,9 @@ class ReplayApp(App[None]):
         if divergence is None:
             return "The two runs decide alike to the end."
         if self.pair.is_parting():
+            # Two runs alone need it, and it takes a while to load.
+            from dtrdiag.rendering.words import divergence_words
+
             return "FIRST DIFFERENCE: " + divergence_words(divergence)[1].removeprefix("Then ")
         if self.pair.parted(self.leader):
             return "After the first difference: both are as far in the schedule."
@@ -171,6 +175,8 @@ class ReplayApp(App[None]):
 
     async def _compare(self) -> None:
         """Find the first difference, in a thread of its own."""
+        from dtrdiag.analyses import first_divergence
+
         a, b = (self._until_closed(cursor.events.path) for cursor in self.cursors)
         try:
             found = await asyncio.to_thread(lambda: first_divergence(a, b))

@@ -6,10 +6,14 @@ as far in it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from dtrdiag.analyses import Divergence
 from dtrdiag.cli.tui.cursor import DECISION, SCHEDULE, Cursor
+
+if TYPE_CHECKING:
+    from dtrdiag.analyses import Divergence
 
 
 class Pair:

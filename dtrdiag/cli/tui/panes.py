@@ -138,7 +138,7 @@ def _legend(parts: dict[str, int], width: int) -> Text:
     for name, size in parts.items():
         if name == "other" and not size:
             continue
-        if width >= 70:
+        if width >= 74 or (width >= 56 and name != "free"):
             told += [(FILLS[name], _fill(name)), f" {name} {short_bytes(size)}  "]
         elif name != "free":
             words = short_bytes(size).replace(" ", "").removesuffix("iB")

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dtrdiag.analyses.reading import require_same_trace
 from dtrdiag.cli.sources import check_no_map
 from dtrdiag.cli.tui.cursor import Cursor
 from dtrdiag.cli.tui.eventfile import EventFile
@@ -33,6 +32,8 @@ def replay_in_terminal(paths: Sequence[str], others: Sequence[str]) -> None:
         check_no_map(path)
     cursors = tuple(Cursor(EventFile(path)) for path in paths)
     if len(cursors) == 2:
+        from dtrdiag.analyses.reading import require_same_trace
+
         require_same_trace(cursors[0].events.header, cursors[1].events.header)
     # Here, because whoever has no textual uses all the rest of dtrdiag.
     from dtrdiag.cli.tui.app import ReplayApp

@@ -27,21 +27,37 @@ class Pane(Widget):
         self._lines = lines
         self._title = title
         self._made: tuple[Size, list[Text]] | None = None
+        self._strips: list[Strip] | None = None
+        self._blank = Strip([])
 
     def render_line(self, y: int) -> Strip:
-        """One line of the pane, of the styles that it has."""
-        lines = self._current()
-        if y >= len(lines):
-            return Strip.blank(self.size.width, self.rich_style)
-        segments = lines[y].render(self.app.console)
-        strip = Strip(Segment.apply_style(segments, self.rich_style))
-        return strip.adjust_cell_length(self.size.width, self.rich_style)
+        """One line of the pane."""
+        if self._strips is None:
+            # Once for all lines: asking for the style takes longer than all that is done with it.
+            style, width = self.rich_style, self.size.width
+            self._strips = [
+                Strip(Segment.apply_style(line.render(self.app.console), style)).adjust_cell_length(
+                    width, style
+                )
+                for line in self._current()
+            ]
+            self._blank = Strip.blank(width, style)
+        return self._strips[y] if y < len(self._strips) else self._blank
+
+    def notify_style_update(self) -> None:
+        """Draw anew in whatever style there is now."""
+        self._strips = None
+        super().notify_style_update()
 
     def _current(self) -> list[Text]:
         if self._made is None or self._made[0] != self.size:
             width, height = self.size
             self._made = (self.size, self._lines(width, height) if width and height else [])
+            self._strips = None
         return self._made[1]
+
+    def on_resize(self) -> None:
+        self._current()
 
     def update(self) -> None:
         """Show what is so now, if it is not what is shown."""
