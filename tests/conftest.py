@@ -8,12 +8,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from dtrdiag.caching import cache_dir
 from dtrdiag.errors import TraceError
 from dtrdiag.events import EVENT_TYPES, SCHEMA
 from dtrdiag.events.fields import FIELDS
 from dtrdiag.simulator import native
 from dtrdiag.trace import TraceBuilder
-from dtrdiag.trace.public import ARCHIVE_NAME, cache_dir
+from dtrdiag.trace.public import ARCHIVE_NAME
 
 # Tests say nothing of time: on a busy machine every example may take long.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

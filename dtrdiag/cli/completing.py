@@ -15,13 +15,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dtrdiag import __version__
+from dtrdiag.caching import keep, kept
 from dtrdiag.cli import VARIABLE
 
 SHELLS = ("bash", "zsh", "fish")
@@ -197,29 +197,18 @@ def _members(archive: str) -> list[str]:
 
 def kept_vocabulary() -> Vocabulary:
     """The vocabulary of this version, out of the cache if it is there."""
-    key, path = _key(), _cache() / CACHE_FILE
+    key = _key()
     try:
-        kept: Vocabulary = json.loads(path.read_bytes())
-        if kept["key"] == key and "" in kept["verbs"]:
-            return kept
-    except (OSError, ValueError, KeyError, TypeError):
+        known: Vocabulary = json.loads(kept(CACHE_FILE) or b"null")
+        if known["key"] == key and "" in known["verbs"]:
+            return known
+    except (ValueError, KeyError, TypeError):
         pass
     from dtrdiag.cli.vocabulary import vocabulary
 
     made = {"key": key, **vocabulary()}
-    _keep(path, json.dumps(made).encode())
+    keep(CACHE_FILE, json.dumps(made).encode())
     return made
-
-
-def _keep(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{CACHE_FILE}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.replace(temporary, path)
-    except OSError:
-        return  # it will be slow again, and that is all
 
 
 def _key() -> str:
@@ -228,10 +217,3 @@ def _key() -> str:
         stats = [entry.stat() for entry in entries if entry.name.endswith(".py")]
     newest = max(stat.st_mtime_ns for stat in stats)
     return f"{__version__} {sys.version_info[:2]} {len(stats)} {newest} {Path(__file__).parent}"
-
-
-def _cache() -> Path:
-    """The folder of fetched traces, without loading what looks for it elsewhere."""
-    named = os.environ.get("DTRDIAG_CACHE")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(named).expanduser() if named else Path(home) / "dtrdiag"

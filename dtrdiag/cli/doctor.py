@@ -13,12 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dtrdiag import __version__
+from dtrdiag.caching import cache_dir
 from dtrdiag.cli.options import Json
 from dtrdiag.cli.output import print_json, print_sentences, print_table
 from dtrdiag.cli.pictures import DOT_PROGRAM, GET_PICTURES
 from dtrdiag.events.records import SCHEMA
 from dtrdiag.simulator import why_no_native
-from dtrdiag.trace.catalog import cache_dir, known_traces
+from dtrdiag.trace.catalog import known_traces
 
 DOCTOR_SCHEMA = "dtrdiag.doctor/1"
 GET_NATIVE = (

@@ -13,7 +13,7 @@ import typer
 
 from dtrdiag.cli.output import Pathlike, check_outputs, note, write_file
 from dtrdiag.errors import UsageError
-from dtrdiag.rendering.dot import write_picture
+from dtrdiag.rendering.dotprogram import write_picture
 from dtrdiag.rendering.pictures import check_converter, dot_picture
 
 DOT_PROGRAM = "dot"

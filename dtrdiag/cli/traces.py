@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import attrs
 import typer
 
+from dtrdiag.caching import cache_dir
 from dtrdiag.cli.helptext import GroupHelp, VerbHelp
 from dtrdiag.cli.options import Force, Json, TraceArgument
 from dtrdiag.cli.output import print_json, print_sentences, print_table
@@ -18,7 +19,7 @@ from dtrdiag.rendering.facts import known_words, trace_table, trace_words, trace
 from dtrdiag.trace import Trace
 from dtrdiag.trace.catalog import fetch as fetch_archive
 from dtrdiag.trace.catalog import known_traces
-from dtrdiag.trace.public import ARCHIVE_NAME, PUBLIC_TRACES, TRACES_VARIABLE, cache_dir
+from dtrdiag.trace.public import ARCHIVE_NAME, PUBLIC_TRACES, TRACES_VARIABLE
 
 TRACES_SCHEMA = "dtrdiag.traces/1"
 TRACE_SCHEMA = "dtrdiag.trace/1"

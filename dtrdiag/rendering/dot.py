@@ -1,23 +1,19 @@
 """How are a frontier and a dependency graph drawn?
 
-The functions return DOT source, which is text and needs no program; `write_picture` turns it into
-SVG or PNG with graphviz's `dot`, if that is installed.
+The functions return DOT source, which is text and needs no program; `dotprogram` makes pictures of
+it.
 """
 
 from __future__ import annotations
 
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
-import attrs
 import graphviz
 import networkx as nx
 
 from dtrdiag.analyses.frontier import Frontier, FrontierStep, FrontierStorage
 from dtrdiag.analyses.graph import STATES
-from dtrdiag.errors import OutputError
 from dtrdiag.ids import StorageId
 from dtrdiag.rendering.palette import look
 from dtrdiag.rendering.units import both_bytes, changes_words, count, plain_name, short_bytes
@@ -26,23 +22,12 @@ COLLAPSE_ABOVE = 12
 """A chain of more steps is drawn without its middle."""
 _HEAD, _TAIL, _HEAVY = 2, 4, 6
 PINNED_SHOWN = 3
-PICTURE_FORMATS = ("svg", "png")
 DRAWN_EDGES = 300
 """Edges of a dependency graph that `dot` lays out in seconds; twice as many take minutes."""
-DOT_SECONDS = 60
-"""How long `dot` may take."""
 
 _GRAPH = {"fontname": "Helvetica", "fontsize": "11", "labelloc": "t", "nodesep": "0.25"}
 _NODE = {"fontname": "Helvetica", "fontsize": "10", "shape": "box"}
 _EDGE = {"fontname": "Helvetica", "fontsize": "9", "color": "#595959"}
-
-
-@attrs.frozen
-class Picture:
-    """What `write_picture` wrote, and why it is text instead of what was asked, if it is."""
-
-    path: Path
-    message: str | None
 
 
 def label(*lines: str) -> str:
@@ -273,83 +258,3 @@ def _draw_legend(dot: graphviz.Digraph, states: set[str]) -> None:
         for state in STATES:
             if state in states:
                 _style(state, legend, f"legend_{state}", label(look(state).word))
-
-
-def write_picture(
-    dot_source: str, path: str | Path, picture_format: str = "svg", force: bool = False
-) -> Picture:
-    """Draw DOT source into a file with graphviz's `dot`.
-
-    Without that program, or if it takes more than `DOT_SECONDS`, the source itself is written
-    beside it, under the same name with the suffix `.dot`, and the picture's `message` says why.
-
-    Args:
-        dot_source: as `frontier_dot` and `graph_dot` return it.
-        path: the file to write.
-        picture_format: one of `PICTURE_FORMATS`.
-        force: replace a file that exists.
-
-    Raises:
-        OutputError: an unknown format, a file that exists or cannot be written, or `dot` failed.
-    """
-    path = Path(path)
-    if picture_format not in PICTURE_FORMATS:
-        known = ", ".join(PICTURE_FORMATS)
-        raise OutputError(f"no picture format {picture_format!r}; there are {known}")
-    _refuse_existing(path, force)
-    picture, message = _draw(dot_source, path, picture_format)
-    if picture is None:
-        text_path = path.with_suffix(".dot")
-        write_dot(dot_source, text_path, force)
-        return Picture(text_path, message)
-    _write(path, picture)
-    return Picture(path, None)
-
-
-def _draw(dot_source: str, path: Path, picture_format: str) -> tuple[bytes | None, str | None]:
-    # Not graphviz.pipe, which cannot give up.
-    command = ["dot", f"-T{picture_format}"]
-    try:
-        done = subprocess.run(
-            command,
-            input=dot_source.encode(),
-            capture_output=True,
-            timeout=DOT_SECONDS,
-            check=False,
-        )
-    except FileNotFoundError:
-        return None, "the program `dot` is missing (Debian: apt install graphviz)"
-    except subprocess.TimeoutExpired:
-        return None, f"the program `dot` did not finish within {DOT_SECONDS} s"
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        why = said[0] if said else f"exit status {done.returncode}"
-        raise OutputError(f"`dot` failed: {plain_name(why, width=200)}", path=path)
-    return done.stdout, None
-
-
-def write_dot(dot_source: str, path: str | Path, force: bool = False) -> Path:
-    """Write DOT source to a file, UTF-8; a file that already holds just that is left as it is.
-
-    Raises:
-        OutputError: the file exists with other content (unless `force`) or cannot be written.
-    """
-    path = Path(path)
-    content = dot_source.encode()
-    if path.is_file() and path.read_bytes() == content:
-        return path
-    _refuse_existing(path, force)
-    _write(path, content)
-    return path
-
-
-def _refuse_existing(path: Path, force: bool) -> None:
-    if path.exists() and not force:
-        raise OutputError("the file exists; --force replaces it", path=path)
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise OutputError(f"cannot write: {error.strerror or error}", path=path) from error

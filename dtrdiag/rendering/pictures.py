@@ -13,7 +13,7 @@ import subprocess
 from typing import Any
 
 from dtrdiag.errors import OutputError, UsageError
-from dtrdiag.rendering.dot import DOT_SECONDS
+from dtrdiag.rendering.dotprogram import DOT_SECONDS
 from dtrdiag.rendering.pages.parts import Chart, Drawing
 from dtrdiag.rendering.pdffiles import same_pdf
 from dtrdiag.rendering.units import plain_name

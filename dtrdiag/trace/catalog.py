@@ -16,9 +16,9 @@ from dtrdiag.trace.bundled import bundled_traces
 from dtrdiag.trace.dtrlog import read_dtr_log
 from dtrdiag.trace.fetching import fetch
 from dtrdiag.trace.model import Trace
-from dtrdiag.trace.public import PUBLIC_TRACES, cache_dir
+from dtrdiag.trace.public import PUBLIC_TRACES
 
-__all__ = ["KnownTrace", "cache_dir", "fetch", "known_traces", "resolve"]
+__all__ = ["KnownTrace", "fetch", "known_traces", "resolve"]
 
 _FILE_SUFFIXES = (".log", ".gz", ".zst", ".jsonl", ".json", ".zip")
 

@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from dtrdiag.caching import cache_dir
 from dtrdiag.errors import InputError, OutputError
-from dtrdiag.trace.public import ARCHIVE_NAME, ARCHIVE_SHA256, ARCHIVE_URL, cache_dir
+from dtrdiag.trace.public import ARCHIVE_NAME, ARCHIVE_SHA256, ARCHIVE_URL
 
 _REMOTE = ("http://", "https://")
 
@@ -31,7 +32,7 @@ def fetch(source: str | os.PathLike[str] | None = None, *, force: bool = False) 
         InputError: the source cannot be read, or is not the archive.
         OutputError: the cache cannot be written.
     """
-    import pooch  # only here, see cache_dir
+    import pooch  # only here: it takes longer to import than most commands to run
 
     origin = ARCHIVE_URL if source is None else os.fspath(source)
     cache = cache_dir()

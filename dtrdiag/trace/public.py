@@ -13,6 +13,7 @@ from pathlib import Path
 
 import attrs
 
+from dtrdiag.caching import cache_dir
 from dtrdiag.errors import MissingTraceError
 from dtrdiag.files import ARCHIVE_SEPARATOR
 from dtrdiag.trace.bundled import check_digest
@@ -20,7 +21,6 @@ from dtrdiag.trace.dtrlog import read_dtr_log
 from dtrdiag.trace.model import Trace
 
 TRACES_VARIABLE = "DTRDIAG_TRACES"
-CACHE_VARIABLE = "DTRDIAG_CACHE"
 
 ARCHIVE_URL = (
     "https://raw.githubusercontent.com/uwsampl/dtr-prototype/"
@@ -75,16 +75,6 @@ class PublicTrace:
         trace = read_dtr_log(source, name=self.name)
         check_digest(trace, self.sha256)
         return trace
-
-
-def cache_dir() -> Path:
-    """The folder of fetched traces: DTRDIAG_CACHE, or the user's cache folder for dtrdiag."""
-    named = os.environ.get(CACHE_VARIABLE)
-    if named:
-        return Path(named).expanduser()
-    import pooch  # only here: it takes longer to import than most commands to run
-
-    return Path(pooch.os_cache("dtrdiag"))
 
 
 def _sources(trace: PublicTrace) -> Iterator[str]:

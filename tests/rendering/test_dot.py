@@ -13,7 +13,7 @@ import networkx as nx
 import pytest
 
 from dtrdiag.errors import OutputError
-from dtrdiag.rendering import dot
+from dtrdiag.rendering import dot, dotprogram
 from dtrdiag.rendering.palette import LOOKS
 from dtrdiag.rendering.units import plain_name
 
@@ -147,7 +147,7 @@ def test_a_whole_label_of_special_characters_is_drawn_as_it_is(lines):
 def test_a_picture_is_written(picture_format, begins, tmp_path, make_frontier):
     path = tmp_path / f"frontier.{picture_format}"
     source = dot.frontier_dot(make_frontier([64]))
-    written = dot.write_picture(source, path, picture_format)
+    written = dotprogram.write_picture(source, path, picture_format)
     assert (written.path, written.message) == (path, None)
     assert path.read_bytes().startswith(begins)
 
@@ -158,7 +158,7 @@ def without_dot(monkeypatch, tmp_path):
 
 
 def test_without_the_program_the_source_is_written_and_one_line_says_why(without_dot, tmp_path):
-    written = dot.write_picture("digraph { a }", tmp_path / "x.svg")
+    written = dotprogram.write_picture("digraph { a }", tmp_path / "x.svg")
     assert written.path == tmp_path / "x.dot"
     assert written.path.read_text() == "digraph { a }"
     assert not (tmp_path / "x.svg").exists()
@@ -167,24 +167,24 @@ def test_without_the_program_the_source_is_written_and_one_line_says_why(without
 
 
 def test_the_same_source_beside_it_is_no_obstacle_another_file_is(without_dot, tmp_path):
-    dot.write_dot("digraph { a }", tmp_path / "x.dot")
-    dot.write_picture("digraph { a }", tmp_path / "x.svg")
+    dotprogram.write_dot("digraph { a }", tmp_path / "x.dot")
+    dotprogram.write_picture("digraph { a }", tmp_path / "x.svg")
     with pytest.raises(OutputError, match="exists"):
-        dot.write_picture("digraph { b }", tmp_path / "x.svg")
-    dot.write_picture("digraph { b }", tmp_path / "x.svg", force=True)
+        dotprogram.write_picture("digraph { b }", tmp_path / "x.svg")
+    dotprogram.write_picture("digraph { b }", tmp_path / "x.svg", force=True)
     assert (tmp_path / "x.dot").read_text() == "digraph { b }"
 
 
 def test_a_picture_replaces_nothing_unless_told_to(tmp_path):
     (tmp_path / "x.svg").write_text("precious")
     with pytest.raises(OutputError, match="--force replaces it"):
-        dot.write_picture("digraph { a }", tmp_path / "x.svg")
+        dotprogram.write_picture("digraph { a }", tmp_path / "x.svg")
     assert (tmp_path / "x.svg").read_text() == "precious"
 
 
 def test_a_format_that_is_not_known_is_refused(tmp_path):
     with pytest.raises(OutputError, match="there are svg, png"):
-        dot.write_picture("digraph { a }", tmp_path / "x.pdf", "pdf")
+        dotprogram.write_picture("digraph { a }", tmp_path / "x.pdf", "pdf")
 
 
 def test_a_failing_program_is_one_line(monkeypatch, tmp_path):
@@ -193,12 +193,12 @@ def test_a_failing_program_is_one_line(monkeypatch, tmp_path):
 
     monkeypatch.setattr(subprocess, "run", fails)
     with pytest.raises(OutputError, match=r"`dot` failed: Error: syntax \(.*x.svg\)"):
-        dot.write_picture("digraph {", tmp_path / "x.svg")
+        dotprogram.write_picture("digraph {", tmp_path / "x.svg")
 
 
 def test_a_missing_folder_is_refused(tmp_path):
     with pytest.raises(OutputError, match="cannot write"):
-        dot.write_dot("digraph { a }", tmp_path / "no" / "x.dot")
+        dotprogram.write_dot("digraph { a }", tmp_path / "no" / "x.dot")
 
 
 @needs_dot
@@ -212,10 +212,10 @@ def test_a_program_that_takes_too_long_is_given_up_and_the_source_kept(monkeypat
         raise subprocess.TimeoutExpired(command, kwargs["timeout"])
 
     monkeypatch.setattr(subprocess, "run", hangs)
-    written = dot.write_picture("digraph { a }", tmp_path / "x.svg")
+    written = dotprogram.write_picture("digraph { a }", tmp_path / "x.svg")
     assert written.path == tmp_path / "x.dot"
     assert written.path.read_text() == "digraph { a }"
-    assert written.message == f"the program `dot` did not finish within {dot.DOT_SECONDS} s"
+    assert written.message == f"the program `dot` did not finish within {dotprogram.DOT_SECONDS} s"
     assert not (tmp_path / "x.svg").exists()
 
 

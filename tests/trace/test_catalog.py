@@ -15,12 +15,13 @@ import pooch
 import pytest
 from requests.exceptions import ConnectionError, HTTPError  # pooch needs requests
 
+from dtrdiag.caching import cache_dir
 from dtrdiag.errors import InputError, OutputError, UsageError
 from dtrdiag.trace import write_dtr_log
 from dtrdiag.trace.bundled import bundled_traces
 from dtrdiag.trace.catalog import fetch, known_traces, resolve
 from dtrdiag.trace.generators.__main__ import main as generate
-from dtrdiag.trace.public import ARCHIVE_SHA256, ARCHIVE_URL, PUBLIC_TRACES, cache_dir
+from dtrdiag.trace.public import ARCHIVE_SHA256, ARCHIVE_URL, PUBLIC_TRACES
 
 LOG = b'{"INSTRUCTION":"CONSTANT","NAME":"x"}\n{"INSTRUCTION":"MEMORY","MEMORY":"8","NAME":"x"}\n'
 OTHER = LOG.replace(b'"8"', b'"9"')

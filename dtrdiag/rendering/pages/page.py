@@ -19,6 +19,7 @@ from typing import Any
 
 import attrs
 
+from dtrdiag.caching import keep, kept
 from dtrdiag.errors import UsageError
 from dtrdiag.rendering.pages.drawings import safe_svg
 from dtrdiag.rendering.pages.parts import Chart, Drawing, Page, Part, Section
@@ -119,10 +120,21 @@ def bundle() -> str:
     Raises:
         UsageError: vl-convert is not installed, or its script could end a script element.
     """
-    text: str = _load("vl_convert").javascript_bundle()
+    maker = _load("vl_convert")
+    name = f"vega-{maker.__version__}.js"
+    # To put it together takes seconds. Its digest stands before it.
+    digest, _, script = (kept(name) or b"").partition(b"\n")
+    if script and digest == _digest(script):
+        return script.decode()
+    text: str = maker.javascript_bundle()
     if "</script" in text.lower() or "<!--" in text:
         raise UsageError("the script of this vl-convert cannot stand in a page")
+    keep(name, b"%s\n%s" % (_digest(text.encode()), text.encode()))
     return text
+
+
+def _digest(script: bytes) -> bytes:
+    return hashlib.sha256(script).hexdigest().encode()
 
 
 def seen(text: str) -> str:
