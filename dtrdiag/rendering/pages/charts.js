@@ -89,7 +89,7 @@ class Chart {
     this.result?.finalize();
     this.result = await vegaEmbed($(".marks", this.plot), whole, {
       mode: "vega-lite", renderer: "svg", actions: false, defaultStyle: false, tooltip: false,
-      ast: true, config: themed(width), logLevel: 1,
+      config: themed(width), logLevel: 1, patch: (made) => lean(made, sets),
     });
     this.view = this.result.view;
     this.narrow = width < NARROW;

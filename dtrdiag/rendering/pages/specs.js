@@ -60,3 +60,27 @@ function withWidths(spec, width) {
   else if (!made.vconcat && !made.concat && !made.hconcat) made.width = spec.width ?? width;
   return made;
 }
+
+// Vega-Lite has each x turned into a number and each point asked whether it has a place. What is
+// known of the rows need not be asked.
+function lean(made, sets) {
+  const turned = (each) => each.type === "formula" && each.expr.startsWith("toNumber(");
+  const origin = new Map(Object.keys(sets).map((name) => [name, name]));
+  for (const part of made.data ?? []) {
+    if (!part.source || !origin.has(part.source)) continue;
+    part.transform = (part.transform ?? []).filter((each) => !turned(each));
+    if (!part.transform.length) origin.set(part.name, origin.get(part.source));
+  }
+  const marks = [...(made.marks ?? [])];
+  while (marks.length) {
+    const mark = marks.pop(), update = mark.encode?.update;
+    marks.push(...(mark.marks ?? []));
+    const rows = sets[origin.get(mark.from?.data)], asked = update?.defined?.signal;
+    if (!rows || !asked) continue;
+    const fields = new Set([...asked.matchAll(/datum\["([^"]+)"\]/g)].map((found) => found[1]));
+    const gaps = [...fields].filter((field) => !rows.every((row) => Number.isFinite(row[field])));
+    if (!gaps.length) delete update.defined;
+    else update.defined.signal = gaps.map((field) => `isValid(datum["${field}"])`).join(" && ");
+  }
+  return made;
+}
