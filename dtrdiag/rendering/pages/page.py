@@ -182,7 +182,7 @@ def _policy(scripts: list[str]) -> str:
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
-        # Vega compiles the formulas of charts, which are ours; to interpret them takes thrice as long.
+        # Vega compiles the formulas of charts, which are ours; interpreted, they take much longer.
         f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
