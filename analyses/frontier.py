@@ -8,16 +8,18 @@ and how many bytes that makes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import attrs
 
+from dtrdiag.analyses.losses import Loss, LossReader, last_losses
 from dtrdiag.analyses.reading import introduced, split_header
 from dtrdiag.analyses.summary import INCOMPLETE
 from dtrdiag.errors import AnalysisError
-from dtrdiag.events.records import End, Event, OutOfMemory, RunHeader
+from dtrdiag.events.fields import INFINITIES
+from dtrdiag.events.records import End, Event, OutOfMemory, RunHeader, Score
 from dtrdiag.ids import OpId, StorageId, TensorId
 from dtrdiag.log.forward import NAMES, state_at_oom
 from dtrdiag.log.held import Irregular
@@ -41,6 +43,9 @@ class FrontierStep:
         held_bytes: bytes of those that are resident and not pinned.
         added_bytes: the part of `held_bytes` that no step further out locks already. Summed over
             the stack this is `locked_bytes`, unless an op that has finished left locks behind.
+        storage: that of `tensor`.
+        loss: how that storage last left memory, so that the op runs again; None: it runs for the
+            first time, or the log does not say.
     """
 
     op: OpId
@@ -51,6 +56,8 @@ class FrontierStep:
     locks: tuple[StorageId, ...]
     held_bytes: int
     added_bytes: int
+    storage: StorageId | None = None
+    loss: Loss | None = None
 
 
 @attrs.frozen
@@ -90,6 +97,7 @@ class Frontier:
             an intervention's budget brings about.
         stack: pending ops, outermost first.
         storages: resident storages by ascending id.
+        room_for: names of the ops that room was made for when what the stack brings back was lost.
     """
 
     header: RunHeader
@@ -109,6 +117,7 @@ class Frontier:
     stack: tuple[FrontierStep, ...]
     storages: tuple[FrontierStorage, ...]
     budget_is_switched: bool = False
+    room_for: Mapping[OpId, str] = attrs.field(factory=dict)
 
     def _repr_html_(self) -> str:
         from dtrdiag.analyses.notebook import frontier_html
@@ -141,6 +150,11 @@ class Frontier:
         """
         return self.stack[0] if self.stack else None
 
+    @property
+    def asked_back(self) -> FrontierStep | None:
+        """The outermost rematerialisation: what was asked back first; None: nothing was."""
+        return next((step for step in self.stack[:2] if step.kind != "first"), None)
+
 
 def pinned_frontier(events: Iterable[Event]) -> Frontier:
     """The pinned frontier of a run that stopped out of memory.
@@ -157,14 +171,15 @@ def pinned_frontier(events: Iterable[Event]) -> Frontier:
         with suppress(Irregular):
             return _by_columns(events)
     header, rest = split_header(events)
-    replay = Replay()
+    replay, losses = Replay(), LossReader()
     replay.apply(header)
     outcome = INCOMPLETE
     for event in rest:
         replay.apply(event)
+        losses.pass_over(event)
         if isinstance(event, OutOfMemory):
             with introduced():
-                return _frontier(header, replay, event)
+                return _frontier(header, replay, event, losses.last)
         if isinstance(event, End):
             outcome = event.outcome
     raise _no_frontier(replay, outcome)
@@ -176,7 +191,8 @@ def _by_columns(log: ParquetReader) -> Frontier:
     if oom is None:
         raise _no_frontier(replay, INCOMPLETE if replay.end is None else replay.end.outcome)
     with introduced():
-        return _frontier(log.header, replay, oom)
+        wanted = {replay.storage_of[frame.tensor] for frame in replay.pending}
+        return _frontier(log.header, replay, oom, last_losses(log, wanted, oom.seq))
 
 
 def _no_frontier(replay: Replay, outcome: str) -> AnalysisError:
@@ -187,7 +203,9 @@ def _no_frontier(replay: Replay, outcome: str) -> AnalysisError:
     return AnalysisError(f"{what}; what it spent on rematerialisation is told by `chains`")
 
 
-def _frontier(header: RunHeader, replay: Replay, oom: OutOfMemory) -> Frontier:
+def _frontier(
+    header: RunHeader, replay: Replay, oom: OutOfMemory, losses: Mapping[StorageId, Loss]
+) -> Frontier:
     order = {frame.op: depth for depth, frame in enumerate(replay.pending)}
     storages = tuple(_storage(replay, storage, order) for storage in sorted(replay.resident))
     held = dict.fromkeys(("pinned", "locked", "evictable"), 0)
@@ -197,6 +215,7 @@ def _frontier(header: RunHeader, replay: Replay, oom: OutOfMemory) -> Frontier:
     if high_bytes is None and not replay.budget_is_switched:
         # A foreign log may lack the `fit` events that say it.
         high_bytes = oom.memory_bytes + oom.requested_bytes
+    steps = _steps(replay, storages, losses)
     return Frontier(
         header=header,
         seq=oom.seq,
@@ -212,10 +231,16 @@ def _frontier(header: RunHeader, replay: Replay, oom: OutOfMemory) -> Frontier:
         depth=oom.depth,
         interval_lo_bytes=replay.tally.interval_lo_bytes,
         interval_hi_bytes=high_bytes,
-        stack=_steps(replay, storages),
+        stack=steps,
         storages=storages,
         budget_is_switched=replay.budget_is_switched,
+        room_for=_room_for(replay, steps),
     )
+
+
+def _room_for(replay: Replay, steps: Sequence[FrontierStep]) -> dict[OpId, str]:
+    ops = (step.loss.op for step in steps if step.loss is not None)
+    return {op: _op_name(replay, op) for op in ops if op in replay.ops}
 
 
 def _op_name(replay: Replay, op: OpId) -> str:
@@ -237,13 +262,18 @@ def _storage(replay: Replay, storage: StorageId, order: dict[OpId, int]) -> Fron
     )
 
 
-def _steps(replay: Replay, storages: Sequence[FrontierStorage]) -> tuple[FrontierStep, ...]:
+def _steps(
+    replay: Replay, storages: Sequence[FrontierStorage], losses: Mapping[StorageId, Loss]
+) -> tuple[FrontierStep, ...]:
     unpinned = {storage.id: storage.bytes for storage in storages if storage.state == "locked"}
     counted: set[StorageId] = set()
     steps = []
     for frame in replay.pending:
         locks = tuple(dict.fromkeys(frame.locked))
-        steps.append(_step(replay, frame, locks, unpinned, counted))
+        step = _step(replay, frame, locks, unpinned, counted)
+        storage = replay.storage_of[frame.tensor]
+        loss = None if frame.reason == "first" else losses.get(storage)
+        steps.append(attrs.evolve(step, storage=storage, loss=loss))
         counted.update(locks)
     return tuple(steps)
 
@@ -293,6 +323,7 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
         "depth": frontier.depth,
         "passes_at": frontier.passes_at_bytes,
         "interval": [frontier.interval_lo_bytes, frontier.interval_hi_bytes],
+        "asked_back": _asked_back_document(frontier),
         "stack": [_step_document(step) for step in frontier.stack],
         "storages": [
             {
@@ -305,6 +336,30 @@ def frontier_document(frontier: Frontier) -> dict[str, Any]:
             for storage in frontier.storages
         ],
     }
+
+
+def _asked_back_document(frontier: Frontier) -> dict[str, Any] | None:
+    step = frontier.asked_back
+    if step is None:
+        return None
+    origin, loss = frontier.stack[0], step.loss
+    evicted = None
+    if loss is not None:
+        name = None if loss.op is None else frontier.room_for.get(loss.op)
+        evicted = attrs.asdict(loss) | {"op_name": name, "score": _score(loss.score)}
+    return {
+        "by": None if step is origin else origin.op,
+        "tensor": step.tensor,
+        "storage": step.storage,
+        "op": step.op,
+        "op_name": step.name,
+        "evicted": evicted,
+    }
+
+
+def _score(score: Score) -> Score | str:
+    """A score in JSON, as in a log: which has no infinite numbers."""
+    return next((word for word, each in INFINITIES.items() if each == score), score)
 
 
 def _step_document(step: FrontierStep) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
+import attrs
 import typer
 
 from dtrdiag.analyses import Frontier, frontier_document, pinned_frontier
@@ -27,11 +29,12 @@ from dtrdiag.cli.pictures import (
     graph_contents,
     note_drawing,
 )
-from dtrdiag.cli.sources import RunOptions, opened_run
+from dtrdiag.cli.sources import RunOptions, is_event_log, opened_run
+from dtrdiag.rendering.commands import whatif_command
 from dtrdiag.rendering.dot import frontier_dot
 from dtrdiag.rendering.graphml import frontier_graph, graphml
 from dtrdiag.rendering.tables import frontier_table, state_table
-from dtrdiag.rendering.words import frontier_words, stack_words
+from dtrdiag.rendering.words import forbid_option, frontier_words, stack_words
 
 
 @takes_rules
@@ -70,12 +73,25 @@ def oom(
     if json:
         print_json(frontier_document(frontier))
         return
-    print_sentences(frontier_words(frontier))
+    print_sentences([*frontier_words(frontier), *_whatif_words(frontier, run, rules.policy_file)])
     print_table(state_table(frontier))
     print_table(frontier_table(frontier, expand))
     print_sentences(stack_words(frontier))
     if written:
         print_sentences(["", f"Wrote {', '.join(written)}."])
+
+
+def _whatif_words(frontier: Frontier, run: str, policy_file: str | None) -> list[str]:
+    """How to see what comes of another victim in place of what was asked back first."""
+    option = forbid_option(frontier)
+    if option is None:
+        return []
+    header = attrs.evolve(frontier.header, trace_name=run)
+    command = whatif_command(header, option, policy_file)
+    if is_event_log(run):
+        file = "" if policy_file is None else f" --policy-file {shlex.quote(policy_file)}"
+        command = f"dtrdiag whatif {shlex.quote(run)}{file} {option}"
+    return ["What the run would have done with another victim there:", f"  {command}"]
 
 
 def _write(

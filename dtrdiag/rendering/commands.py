@@ -30,6 +30,23 @@ def run_command(header: RunHeader, *budgets: int | str, verb: str = "run") -> st
     return " ".join(words)
 
 
+def whatif_command(header: RunHeader, option: str, policy_file: str | None = None) -> str:
+    """The command that makes a run again with one more thing changed, at an event of its log.
+
+    Args:
+        header: of the run.
+        option: of `whatif`, such as `--forbid 17`.
+        policy_file: where the run's policy is from; None: it is built in, or that is not known.
+    """
+    file = "" if policy_file is None else f" --policy-file {shlex.quote(policy_file)}"
+    budgets = () if header.budget_bytes is None else (header.budget_bytes,)
+    if header.semantics == DEFAULTS["semantics"] and header.interventions is None:
+        return f"{run_command(header, *budgets, verb='whatif')}{file} {option}"
+    # To `whatif` a trace is a run without any change, whose events have other numbers.
+    made = f"{run_command(header, *budgets)}{file} -o run.jsonl"
+    return f"{made} && dtrdiag whatif run.jsonl{file} {option}"
+
+
 def changed(header: RunHeader) -> bool:
     """Whether more was changed in a run than defects repaired, which only `whatif` does."""
     changes = _interventions(header)

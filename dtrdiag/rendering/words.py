@@ -32,6 +32,7 @@ def frontier_words(frontier: Frontier) -> list[str]:
         f"{both_bytes(frontier.shortfall_bytes)} too little.",
         _what_is_resident(frontier),
         *pending_words(frontier),
+        *asked_back_words(frontier),
         *help_words(frontier),
         *_what_was_changed(frontier),
     ]
@@ -79,6 +80,55 @@ def pending_words(frontier: Frontier) -> list[str]:
             f"({plain_name(most.name)}): {both_bytes(most.added_bytes)}."
         )
     return sentences
+
+
+def asked_back_words(frontier: Frontier) -> list[str]:
+    """What was asked back first, and how it had been lost; nothing where nothing was."""
+    step = frontier.asked_back
+    if step is None:
+        return []
+    origin = frontier.stack[0]
+    who = "The model"
+    if step is not origin:
+        who = f"Op {origin.op} ({plain_name(origin.name)})"
+    return [
+        f"{who} first asked back storage {step.storage}, made by op {step.op} "
+        f"({plain_name(step.name)}): {loss_words(frontier, step)}."
+    ]
+
+
+def loss_words(frontier: Frontier, step: FrontierStep) -> str:
+    """When and for which op the storage that a step brings back was lost, as a log knows it."""
+    loss = step.loss
+    if loss is None:
+        return "the log does not say when it left memory"
+    where = f"at event {loss.seq:,}"
+    served = f" (step {loss.step:,} of the schedule)"
+    if loss.cause == "release":
+        return f"freed {where}{served}, when the model dropped its last reference to it"
+    if loss.cause != "pressure":
+        return f"freed for good {where}{served}"
+    if loss.op is None:
+        room = "to make room, for which op the log does not say"
+    else:
+        name = frontier.room_for.get(loss.op)
+        room = f"to make room for op {loss.op}"
+        room += "" if name is None else f" ({plain_name(name)})"
+    text = f"evicted {where}{served} {room}"
+    if loss.pool_size is not None:
+        text += f", out of {count(loss.pool_size, 'candidate')}"
+    return text if loss.score is None else f"{text}, with a score of {loss.score:.6g}"
+
+
+def forbid_option(frontier: Frontier) -> str | None:
+    """What keeps the eviction from happening that lost what was asked back first.
+
+    None: nothing was, or its loss was nobody's choice, or the run cannot be made again here.
+    """
+    step = frontier.asked_back
+    if step is None or step.loss is None or step.loss.cause != "pressure":
+        return None
+    return f"--forbid {step.loss.seq}" if frontier.header.runtime == "dtrdiag" else None
 
 
 def _why(origin: FrontierStep) -> str:

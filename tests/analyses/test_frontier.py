@@ -118,6 +118,34 @@ def test_a_chain_of_pending_ops_is_told_outermost_first(toy_log):
     assert (frontier.shortfall_bytes, frontier.passes_at_bytes) == (25, 125)
 
 
+def test_what_was_asked_back_first_is_known_with_its_eviction(toy_log):
+    ops = [
+        ("constant", 0, (), -5),
+        ("a", 1, (0,), 40),
+        ("b", 1, (1,), 40),
+        ("c", 1, (2,), 40),
+        ("d", 1, (3,), 40),
+        ("e", 1, (4, 2), 40),
+    ]
+    events = toy_log(ops, 100)
+    frontier = pinned_frontier(events)
+    step = frontier.asked_back
+    assert (step.name, step.storage) == ("b", 2)
+    lost = [e for e in events if isinstance(e, records.Evict) and e.storage == 2][-1]
+    assert (step.loss.seq, step.loss.cause, step.loss.op) == (lost.seq, lost.cause, lost.op)
+    assert (step.loss.score, step.loss.pool_size) == (lost.score, lost.pool_size)
+    called = [e.step for e in events[: lost.seq] if isinstance(e, records.OpDefined)]
+    assert step.loss.step >= called[-1]
+    document = frontier_document(frontier)["asked_back"]
+    assert document["by"] == frontier.origin.op
+    assert (document["op_name"], document["storage"], document["tensor"]) == ("b", 2, 2)
+    assert document["evicted"]["seq"] == lost.seq
+    assert document["evicted"]["op_name"] == "d"
+    silent = pinned_frontier([e for e in events if e is not lost and e.kind != "evict"])
+    assert silent.asked_back.loss is None
+    assert frontier_document(silent)["asked_back"]["evicted"] is None
+
+
 def test_the_document_holds_the_agreed_keys(toy_log, block_ops):
     frontier = pinned_frontier(toy_log(block_ops, 100))
     document = frontier_document(frontier)
@@ -199,6 +227,8 @@ def test_a_lock_left_behind_by_a_finished_op_is_named_last(make_header):
     ]
     frontier = pinned_frontier(events)
     assert [step.op for step in frontier.stack] == [2]
+    assert frontier.asked_back is None
+    assert frontier_document(frontier)["asked_back"] is None
     assert [(s.id, s.held_by) for s in frontier.storages if s.state == "locked"] == [(0, (2, 1))]
 
 
@@ -224,6 +254,9 @@ def test_resnet_32_stops_at_0_102_with_118_pending_and_nothing_evictable(public_
     assert frontier.stack[0].kind == "first"
     assert {step.kind for step in frontier.stack[1:]} == {"remat"}
     assert frontier.stack[-1].op == frontier.op
+    asked = frontier.asked_back
+    assert (asked.storage, asked.op, asked.loss.seq, asked.loss.op) == (612, 464, 6772, 465)
+    assert asked.loss.pool_size == 133
     assert (frontier.interval_lo_bytes, frontier.interval_hi_bytes) == (
         events[-1].interval_lo_bytes,
         events[-1].interval_hi_bytes,

@@ -105,7 +105,11 @@ def test_the_answer_has_shares_inversions_and_the_worst_cliff():
     assert "from 1,000 B (0.001 of the peak) to 1,000,999 B (1.001 of the peak)" in answer
     assert "89.9 % finish, 0.1 % run out of memory and 10 % are stopped by the limit" in answer
     assert "In 1 stretch, 1 B in all, the run is out of memory although less memory is" in answer
-    assert "a factor of at least 8.33 at 700,000 B" in answer
+    assert "within 10 B: the overhead is" in answer
+    assert "a factor of at least 8.33." in answer
+    low, high = (int(n.replace(",", "")) for n in re.findall(r"x at ([\d,]+) B", answer))
+    assert 0 < high - low <= 10
+    assert f"{high - low} B more" in answer
 
 
 def test_every_interval_is_a_row_that_begins_where_the_one_before_it_ends(real):

@@ -11,7 +11,7 @@ import pytest
 from dtrdiag.errors import UsageError
 from dtrdiag.rendering.pages import page as page_module
 from dtrdiag.rendering.pages.page import as_json, bundle, page_html
-from dtrdiag.rendering.pages.parts import Chart, Drawing, Page, Section, Words
+from dtrdiag.rendering.pages.parts import Chart, Commands, Drawing, Page, Section, Words
 
 PLAIN = Page(
     "a title", ("an answer",), (), (Section("s", "S", (Words(("w",)),)),), "dtrdiag report"
@@ -214,3 +214,15 @@ def test_without_a_library_there_is_one_clear_error(monkeypatch, hostile_page, m
     monkeypatch.setitem(__import__("sys").modules, missing, None)
     with pytest.raises(UsageError, match=r"pip install 'dtrdiag\[report\]'"):
         page_html(hostile_page)
+
+
+def test_what_stands_between_backticks_is_code():
+    commands = Commands("If `dtrdiag <x>` does not:", ("dtrdiag run",))
+    words = Words(("`a` and `b`, but ` alone",))
+    page = attrs.evolve(
+        PLAIN, answer=("see `oom`",), sections=(Section("s", "S", (words, commands)),)
+    )
+    text = page_html(page)
+    assert "<p>see <code>oom</code></p>" in text
+    assert "<p>If <code>dtrdiag &lt;x&gt;</code> does not:</p>" in text
+    assert '<p class="words"><code>a</code> and <code>b</code>, but ` alone</p>' in text

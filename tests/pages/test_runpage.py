@@ -16,6 +16,7 @@ from dtrdiag.log import open_log, read_events
 from dtrdiag.rendering.pages import frontierparts
 from dtrdiag.rendering.pages.page import page_html
 from dtrdiag.rendering.pages.parts import Chart, Commands, Drawing, Table, Words
+from dtrdiag.rendering.pages.runcommands import commands_section
 from dtrdiag.rendering.pages.runpage import run_page
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace.catalog import resolve
@@ -197,14 +198,58 @@ def test_chains_and_costs_are_those_of_the_analysis(oom, oom_page):
 
 def test_commands_make_the_run_again_and_go_on(oom, oom_page):
     lines = [line for part in parts_of(oom_page, Commands) for line in part.lines]
-    high = summarise(oom).interval_hi_bytes
+    seq = pinned_frontier(oom).asked_back.loss.seq
     assert lines == [
+        f"dtrdiag whatif recurrent-16 -p dtr -b 38359636 --forbid {seq}",
         "dtrdiag run recurrent-16 -p dtr -b 38359636 -o run.parquet",
         "dtrdiag oom run.parquet",
         "dtrdiag chains run.parquet",
         f"dtrdiag replay run.parquet --at {pinned_frontier(oom).seq}",
-        f"dtrdiag diff recurrent-16 -p dtr -b 38359636 -b {high}",
+        f"dtrdiag whatif run.parquet --forbid {seq}",
+        "dtrdiag diff recurrent-16 -p dtr -b 38359636 -b 38359635",
     ]
+    (beside,) = [part for part in parts_of(oom_page, Commands) if "nearest" in part.words]
+    assert beside.words.endswith(": 1 B less.")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "other", "words"),
+    [
+        (90, 200, 89, "11 B less"),
+        (50, 103, 103, "3 B more"),
+        (98, 103, 103, "3 B more"),
+        (1, 200, 200, "100 B more"),
+        (70, None, 69, "31 B less"),
+    ],
+)
+def test_the_nearest_budget_is_taken_on_either_side(oom, low, high, other, words):
+    found = summarise(oom)
+    found = attrs.evolve(
+        found,
+        header=attrs.evolve(found.header, budget_bytes=100),
+        interval_lo_bytes=low,
+        interval_hi_bytes=high,
+    )
+    last = commands_section(found, "run.jsonl", None).parts[-1]
+    assert last.lines[0].endswith(f"-b 100 -b {other}")
+    assert words in last.words
+
+
+def test_what_was_asked_back_first_is_told(oom, oom_page):
+    step = pinned_frontier(oom).asked_back
+    lost = next(e for e in oom if e.seq == step.loss.seq)
+    assert isinstance(lost, r.Evict)
+    assert lost.storage == step.storage
+    assert f"asked back storage {step.storage}, made by op {step.op}" in text_of(oom_page)
+    told = f"evicted at event {lost.seq:,} (step {step.loss.step:,} of the schedule) to make room"
+    assert f"{told} for op {lost.op} (" in text_of(oom_page)
+    assert f"out of {lost.pool_size} candidates, with a score of {lost.score:.6g}" in (
+        text_of(oom_page)
+    )
+    (drawing,) = parts_of(oom_page, Drawing)
+    assert dict(drawing.details[f"op_{step.op}"])["its result was"].startswith(told)
+    origin = pinned_frontier(oom).origin
+    assert "its result was" not in dict(drawing.details[f"op_{origin.op}"])
 
 
 def test_a_stopped_run_says_where_it_thrashes(thrash_page):
@@ -245,7 +290,7 @@ def test_a_log_of_another_runtime():
     assert dict(page.facts)["runtime"] == "toy-runtime 0.3"
     lines = [line for part in parts_of(page, Commands) for line in part.lines]
     assert lines[0] == "dtrdiag oom foreign-runtime.jsonl"
-    assert not any(" run " in line for line in lines)
+    assert not any(" run " in line or " whatif " in line for line in lines)
     page_html(page)
 
 

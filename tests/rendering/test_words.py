@@ -6,7 +6,15 @@ import attrs
 import pytest
 
 from dtrdiag.analyses.divergence import Decision
-from dtrdiag.rendering.words import diff_words, divergence_words, frontier_words, stack_words
+from dtrdiag.analyses.losses import Loss
+from dtrdiag.ids import OpId
+from dtrdiag.rendering.words import (
+    diff_words,
+    divergence_words,
+    forbid_option,
+    frontier_words,
+    stack_words,
+)
 
 
 def test_a_frontier_is_told_with_exact_bytes(make_frontier):
@@ -34,6 +42,42 @@ def test_a_frontier_of_another_runtime_says_what_does_not_add_up(make_frontier):
     assert "5 B are in no storage that the log names" in text
     assert "3 B were evictable all the same" in text
     assert frontier_words(attrs.evolve(frontier, stack=(), depth=0))
+
+
+@pytest.mark.parametrize(
+    ("loss", "says", "option"),
+    [
+        (
+            Loss(17, 3, "pressure", OpId(7), 0.25, 9),
+            "evicted at event 17 (step 3 of the schedule) to make room for op 7 (relu), out of 9 "
+            "candidates, with a score of 0.25.",
+            "--forbid 17",
+        ),
+        (
+            Loss(17, 3, "pressure", None, None, None),
+            "evicted at event 17 (step 3 of the schedule) to make room, for which op the log does "
+            "not say.",
+            "--forbid 17",
+        ),
+        (
+            Loss(17, 3, "release", None, None, None),
+            "freed at event 17 (step 3 of the schedule), when the model dropped its last "
+            "reference to it.",
+            None,
+        ),
+        (None, "the log does not say when it left memory.", None),
+    ],
+)
+def test_what_was_asked_back_first_is_told_as_the_log_knows_it(loss, says, option, make_frontier):
+    frontier = make_frontier([10, 0, 20], room_for={7: "relu"})
+    outer, inner, last = frontier.stack
+    stack = (outer, attrs.evolve(inner, storage=5, loss=loss), last)
+    frontier = attrs.evolve(frontier, stack=stack)
+    begins = "Op 100 (conv) first asked back storage 5, made by op 101 (conv): "
+    assert begins + says in frontier_words(frontier)
+    assert forbid_option(frontier) is None
+    own = attrs.evolve(frontier.header, runtime="dtrdiag")
+    assert forbid_option(attrs.evolve(frontier, header=own)) == option
 
 
 def test_a_fit_divergence_is_told_with_both_margins(make_diff):

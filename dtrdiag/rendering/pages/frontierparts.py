@@ -8,13 +8,20 @@ from dtrdiag.analyses.frontier import Frontier, FrontierStep, FrontierStorage
 from dtrdiag.analyses.histories import History, Move
 from dtrdiag.errors import DtrdiagError
 from dtrdiag.ids import OpId, StorageId
+from dtrdiag.rendering.commands import whatif_command
 from dtrdiag.rendering.dot import frontier_dot, frontier_groups
 from dtrdiag.rendering.pages.fromrich import page_table
-from dtrdiag.rendering.pages.parts import Drawing, Section, Words
+from dtrdiag.rendering.pages.parts import Commands, Drawing, Section, Words
 from dtrdiag.rendering.pictures import dot_picture
 from dtrdiag.rendering.tables import frontier_table, state_table
 from dtrdiag.rendering.units import both_bytes, count, plain_name, short_bytes
-from dtrdiag.rendering.words import pending_words, stack_words
+from dtrdiag.rendering.words import (
+    asked_back_words,
+    forbid_option,
+    loss_words,
+    pending_words,
+    stack_words,
+)
 
 LISTED = 12
 """Storages that the details of one node list at most."""
@@ -58,12 +65,22 @@ def frontier_section(frontier: Frontier, histories: Mapping[StorageId, History])
         "out-of-memory",
         "Why it is out of memory",
         (
-            Words((" ".join(pending_words(frontier)),)),
+            Words((" ".join(pending_words(frontier)), *asked_back_words(frontier))),
+            *_whatif(frontier),
             page_table(state_table(frontier)),
             _drawing(frontier, histories),
             page_table(frontier_table(frontier), note=" ".join(stack_words(frontier))),
         ),
     )
+
+
+def _whatif(frontier: Frontier) -> list[Commands]:
+    """How to see what comes of another victim in place of what was asked back first."""
+    option = forbid_option(frontier)
+    if option is None:
+        return []
+    words = "See what the run would have done, had the policy's next choice been evicted there:"
+    return [Commands(words, (whatif_command(frontier.header, option),))]
 
 
 def _drawing(frontier: Frontier, histories: Mapping[StorageId, History]) -> Drawing:
@@ -103,7 +120,7 @@ def _details(
     for group in frontier_groups(frontier.stack):
         node = f"op_{group[0].op}"
         if len(group) == 1:
-            details[node] = _step(group[0], waits.get(group[0].op), storages)
+            details[node] = _step(frontier, group[0], waits.get(group[0].op), storages)
         else:
             details[node] = _group(group)
     for storage in sorted(shown_storages(frontier)):
@@ -138,13 +155,17 @@ def _pinned(frontier: Frontier) -> Details:
 
 
 def _step(
-    step: FrontierStep, inner: FrontierStep | None, storages: Mapping[StorageId, FrontierStorage]
+    frontier: Frontier,
+    step: FrontierStep,
+    inner: FrontierStep | None,
+    storages: Mapping[StorageId, FrontierStorage],
 ) -> Details:
     kind = "for the first time" if step.kind == "first" else "again"
     waits = "room" if inner is None else f"op {inner.op} ({plain_name(inner.name)})"
     rows = [
         (f"op {step.op}", plain_name(step.name)),
         ("computes", f"tensor {step.tensor}, {kind}"),
+        *([] if step.kind == "first" else [("its result was", loss_words(frontier, step))]),
         ("its outputs need", both_bytes(step.output_bytes)),
         ("waits for", waits),
         ("locks", both_bytes(step.held_bytes) + ", pinned storages apart"),

@@ -13,6 +13,7 @@ from dtrdiag.rendering.mapcharts import step_chart
 from dtrdiag.rendering.maprows import largest_overhead, map_rows, row_columns
 from dtrdiag.rendering.pages.maptables import (
     Mapped,
+    cliff_overheads,
     cliff_parts,
     command_parts,
     gap_table,
@@ -174,9 +175,12 @@ def _answer_words(each: Mapped, several: bool) -> str:
     if measures.worst_cliff is not None:
         cliff = measures.worst_cliff
         least = "at least " if cliff.censored else ""
+        low, high = cliff_overheads(cliff)
+        apart = exact_bytes(cliff.high_bytes - cliff.low_bytes)
         text += (
-            f" The worst cliff within {exact_bytes(measures.within_bytes)}: the overhead changes "
-            f"by a factor of {least}{cliff.factor:.2f} at {exact_bytes(cliff.high_bytes)}."
+            f" The worst cliff within {exact_bytes(measures.within_bytes)}: the overhead is {low} "
+            f"at {exact_bytes(cliff.low_bytes)} and {high} at {exact_bytes(cliff.high_bytes)}, "
+            f"{apart} more: a factor of {least}{cliff.factor:.2f}."
         )
     if not known.complete:
         unknown = measures.range_bytes - measures.known_bytes

@@ -134,6 +134,15 @@ def cliff_parts(mapped: Sequence[Mapped]) -> tuple[Part, ...]:
     return (table, Commands("Where the two runs part, and what came of it:", tuple(commands)))
 
 
+def cliff_overheads(cliff: Cliff) -> tuple[str, str]:
+    """The overheads at the lower and the higher budget, in words: of a stopped run a bound."""
+    words = [overhead_words(each) for each in (cliff.low_overhead, cliff.high_overhead)]
+    if cliff.censored:
+        stopped = 0 if cliff.low_overhead > cliff.high_overhead else 1
+        words[stopped] = f"at least {words[stopped]}"
+    return words[0], words[1]
+
+
 def _cliff_cells(cliff: Cliff) -> tuple[str, ...]:
     low, high = overhead_words(cliff.low_overhead), overhead_words(cliff.high_overhead)
     factor = f"{cliff.factor:.4f}"

@@ -10,8 +10,10 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import html
 import importlib
 import json
+import re
 import unicodedata
 from collections.abc import Iterator
 from importlib import resources
@@ -26,6 +28,7 @@ from dtrdiag.rendering.pages.parts import Chart, Drawing, Page, Part, Section
 
 NEEDED = "pages need jinja2 and vl-convert: pip install 'dtrdiag[report]'"
 _SCRIPTS = ("basics", "specs", "charts", "drawings", "tables", "start")
+_CODE = re.compile(r"`([^`\n]+)`")
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cn", "Cs"})
 """Unicode categories of what is not seen, or turns round what is; written as escapes."""
 _ESCAPES = str.maketrans(
@@ -149,6 +152,13 @@ def seen(text: str) -> str:
     )
 
 
+def _prose(text: str) -> str:
+    """Text as HTML, in which what stands between backticks is code."""
+    pieces = [html.escape(seen(piece)) for piece in _CODE.split(text)]
+    # Every second piece is what the pattern's group has matched.
+    return "".join(f"<code>{each}</code>" if at % 2 else each for at, each in enumerate(pieces))
+
+
 def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode()
 
@@ -216,6 +226,7 @@ def _template() -> Any:
         "kind": lambda part: type(part).__name__,
         "picture": lambda drawing: markup(safe_svg(drawing)),
         "ours": markup,
+        "prose": lambda text: markup(_prose(text)),
     }
     return environment.get_template("page.html.j2")
 

@@ -27,7 +27,7 @@ from dtrdiag.rendering.pages.runcommands import commands_section
 from dtrdiag.rendering.pages.runfacts import OUTCOMES, run_facts
 from dtrdiag.rendering.timelinecharts import timeline_charts
 from dtrdiag.rendering.units import both_bytes, count, duration, plain_name, short_bytes
-from dtrdiag.rendering.words import frontier_words, help_words
+from dtrdiag.rendering.words import forbid_option, frontier_words, help_words
 
 
 @attrs.frozen
@@ -67,7 +67,8 @@ def run_page(log: LogReader, made_by: str) -> Page:
         sections.append(frontier_section(run.frontier, histories))
     if run.chains is not None:
         sections += chain_sections(run.chains)
-    sections.append(commands_section(run.summary, PurePath(log.path).name, _moment(run)))
+    forbid = None if run.frontier is None else forbid_option(run.frontier)
+    sections.append(commands_section(run.summary, PurePath(log.path).name, _moment(run), forbid))
     if run.refusals:
         sections.append(Section("not-said", "What cannot be said", (Words(run.refusals),)))
     return Page(
