@@ -15,7 +15,7 @@ from dtrdiag.cli.output import note, print_json, print_sentences, print_table, w
 from dtrdiag.cli.pictures import Pdf, PictureFiles, Png, Svg
 from dtrdiag.cli.sources import OpenRun, RunOptions, is_event_log, opened_run
 from dtrdiag.errors import UsageError
-from dtrdiag.rendering.coursecharts import course_chart
+from dtrdiag.rendering.coursecharts import course_chart, why_no_course
 from dtrdiag.rendering.diffs import re_evicted_table, trajectory_table
 from dtrdiag.rendering.pictures import chart_picture
 from dtrdiag.rendering.replays import problem_words
@@ -89,13 +89,17 @@ def _answer(
             if opened.log.problem is not None:
                 problem = problem_words(opened.log.problem)
                 note(f"dtrdiag: {opened.log.path} is incomplete: it {problem}")
-        if pictures.given():
+        drawn = bool(pictures.given())
+        if drawn and (why := why_no_course(found)) is not None:
+            note(f"dtrdiag: no picture is written, as {why}")
+            drawn = False
+        if drawn:
             write_files(pictures.contents(partial(chart_picture, course_chart(found))))
         if json:
             print_json(_document(found, a, b))
             return
     _print(found, top)
-    if pictures.given():
+    if drawn:
         print_sentences(["", pictures.written()])
 
 

@@ -62,7 +62,7 @@ def export(
     target = _target(name, output)
     graph = {"at": at, "around": around, "hops": hops}
     _check_graph(name, graph)
-    check_outputs([target], force)
+    check_outputs([target], force, inputs=[run])
     if holds_map(run):
         given = RunOptions(policy, ratio, budget, rules).given()
         if given:

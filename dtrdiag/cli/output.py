@@ -23,6 +23,7 @@ from rich.text import Text
 from dtrdiag.cli.activity import done
 from dtrdiag.cli.streams import one_line
 from dtrdiag.errors import OutputError
+from dtrdiag.files import ARCHIVE_SEPARATOR
 from dtrdiag.rendering.fitting import fit
 
 PIPE_WIDTH = 200
@@ -127,19 +128,26 @@ def _console() -> Console:
     return Console(width=width, markup=False, highlight=False, emoji=False)
 
 
-def check_outputs(paths: Iterable[Pathlike | None], force: bool, option: str = "--force") -> None:
+def check_outputs(
+    paths: Iterable[Pathlike | None],
+    force: bool,
+    option: str = "--force",
+    inputs: Iterable[str] = (),
+) -> None:
     """Refuse to write any of some files, before anything is computed for them.
 
     Args:
         paths: of the files; None: none.
         force: files that exist may be replaced.
         option: what asks for that, for messages.
+        inputs: what is read meanwhile, as given on the command line: files and members of archives,
+            or names of traces.
 
     Raises:
         OutputError: a file exists already (unless `force`), is a directory, a pipe or a device, is
-            named twice, or its folder does not exist.
+            named twice, is one of the inputs, or its folder does not exist.
     """
-    seen = set()
+    seen, read = set(), [text.partition(ARCHIVE_SEPARATOR)[0] for text in inputs]
     for path in (Path(path) for path in paths if path is not None):
         if path.is_dir():
             raise OutputError("is a directory, not a file", path=path)
@@ -149,6 +157,9 @@ def check_outputs(paths: Iterable[Pathlike | None], force: bool, option: str = "
         # A link that leads nowhere is there, too.
         if os.path.lexists(path) and not force:
             raise OutputError(f"exists already; {option} replaces it", path=path)
+        # Also by a link, or under another name.
+        if path.exists() and any(os.path.isfile(one) and path.samefile(one) for one in read):
+            raise OutputError("is what is read, and is not written over", path=path)
         if not path.parent.is_dir():
             raise OutputError("the folder does not exist", path=path)
         if not os.access(path.parent, os.W_OK):

@@ -64,7 +64,9 @@ def report(
     saved map or several; a sweep's folder; or what `dtrdiag reproduce -o DIR` wrote.
     """
     pictures = PictureFiles(svg, png, pdf)
-    _check(output, chart, pictures, force)
+    _check(output, chart, pictures)
+    pictures.check(force)
+    check_outputs([output, *pictures.given().values()], force, inputs=runs)
     asked = asked_for(runs, policies, ratios, budgets, rules)
     given = {"-p": policies, "-r": ratios, "-b": budgets}
     page = asked.page(_made_by(runs, given, rules))
@@ -85,7 +87,7 @@ def _contents(
     return contents
 
 
-def _check(output: str | None, chart: str | None, pictures: PictureFiles, force: bool) -> None:
+def _check(output: str | None, chart: str | None, pictures: PictureFiles) -> None:
     files = pictures.given()
     if output is None and not files:
         raise UsageError("say where the page goes: -o F.html")
@@ -99,8 +101,6 @@ def _check(output: str | None, chart: str | None, pictures: PictureFiles, force:
         # A device, such as /dev/stdout, has no suffix.
         if Path(output).suffix.lower() not in ("", *SUFFIXES):
             raise UsageError(f"-o writes HTML: a name that ends in {SUFFIXES[0]}", path=output)
-    pictures.check(force)
-    check_outputs([output, *files.values()], force)
 
 
 def _made_by(runs: Sequence[str], given: Mapping[str, Sequence[str] | None], rules: Rules) -> str:

@@ -60,7 +60,7 @@ def run(
     """
     options = RunOptions(policy, ratio, budget, rules)
     options.check()
-    _check_log(output, candidates, force)
+    _check_log(output, candidates, force, trace)
     loaded = load_trace(trace)
     config = attrs.evolve(options.config(loaded), candidates=candidates)
     document = _document(_simulate(loaded, config, output, force))
@@ -75,7 +75,7 @@ def run(
         print_sentences(["", *said])
 
 
-def _check_log(output: str | None, candidates: int, force: bool) -> None:
+def _check_log(output: str | None, candidates: int, force: bool, trace: str) -> None:
     if candidates < 0:
         raise UsageError(f"--candidates must not be negative, not {candidates}")
     if output is None:
@@ -83,7 +83,7 @@ def _check_log(output: str | None, candidates: int, force: bool) -> None:
             raise UsageError("--candidates shows in a log alone: add -o LOG")
         return
     check_log_name(output)
-    check_outputs([output], force)
+    check_outputs([output], force, inputs=[trace])
 
 
 def _simulate(trace: Trace, config: RunConfig, output: str | None, force: bool) -> RunResult:

@@ -99,7 +99,7 @@ def whatif(
     changes = given.parsed(rules.repairs())
     if not changes and rules.semantics is None:
         raise UsageError("nothing is to be changed: give --force, --forbid, --tie-break, ...")
-    _check_output(output, replace)
+    _check_output(output, replace, run)
     own = attrs.evolve(rules, semantics=None, repair=None)
     loaded, config, digest = _base(run, RunOptions(policy, ratio, budget, own), trace)
     with recorded(loaded, config) as base:
@@ -109,14 +109,14 @@ def whatif(
             _answer(base, other, output, json)
 
 
-def _check_output(output: str | None, replace: bool) -> None:
+def _check_output(output: str | None, replace: bool, run: str) -> None:
     if output is None:
         if replace:
             raise UsageError("--replace has no effect without -o LOG")
         return
     if not output:
         raise UsageError("-o needs the name of a log, not an empty text")
-    check_outputs([output], replace, option="--replace")
+    check_outputs([output], replace, option="--replace", inputs=[run])
     check_log_name(output)
 
 

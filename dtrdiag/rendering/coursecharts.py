@@ -23,17 +23,24 @@ UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
 HEIGHT = 150
 
 
+def why_no_course(diff: RunDiff) -> str | None:
+    """Why there is nothing for `course_chart` to draw; None where there is something."""
+    if diff.trajectory is None:
+        return "the two runs make the same decisions: there is nothing to draw"
+    if not len(diff.trajectory.steps):
+        return "a run stops in the step in which they part: there is nothing to draw"
+    return None
+
+
 def course_chart(diff: RunDiff) -> Chart:
     """What b paid beyond a, and how alike their resident sets are, after each step.
 
     Raises:
         UsageError: the runs do not part, or no step is completed by both afterwards.
     """
-    found = diff.trajectory
-    if found is None:
-        raise UsageError("the two runs make the same decisions: there is nothing to draw")
-    if not len(found.steps):
-        raise UsageError("a run stops in the step in which they part: there is nothing to draw")
+    found, why = diff.trajectory, why_no_course(diff)
+    if found is None or why is not None:
+        raise UsageError(why or "there is nothing to draw")
     columns, unit = course_columns(found)
     names = f"{_name(diff, 0)} (a), {_name(diff, 1)} (b)"
     return Chart(

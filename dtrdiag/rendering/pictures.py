@@ -122,7 +122,7 @@ def dot_picture(dot_source: str, kind: str) -> bytes:
     except FileNotFoundError:
         raise UsageError(
             "graphs are drawn by the program `dot`, which is missing (Debian: apt install "
-            "graphviz); --dot writes text instead"
+            "graphviz)"
         ) from None
     except subprocess.TimeoutExpired:
         raise OutputError(f"the program `dot` did not finish within {DOT_SECONDS} s") from None

@@ -92,3 +92,40 @@ def test_piped_sentences_are_lines_where_no_width_is_known(capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     print_sentences(["many words " * 60 + "."])
     assert capsys.readouterr().out.count("\n") == 1
+
+
+@pytest.mark.parametrize("how", ["itself", "link", "hard link", "another way"])
+def test_what_is_read_is_not_written_over(dtrdiag, answers, here, how):
+    answers("run", "chain-64", "-r", "0.3", "-o", "log.jsonl")
+    before = (here / "log.jsonl").read_bytes()
+    target = here / "p.csv"
+    if how == "itself":
+        (here / "log.jsonl").rename(target)
+    elif how == "link":
+        target.symlink_to("log.jsonl")
+    elif how == "hard link":
+        target.hardlink_to(here / "log.jsonl")
+    else:
+        (here / "log.jsonl").rename(target)
+        target = here / "sub" / ".." / "p.csv"
+        (here / "sub").mkdir()
+    read = "p.csv" if how in ("itself", "another way") else "log.jsonl"
+    found = dtrdiag("export", read, "--to", "csv", "-o", target, "--force")
+    assert found.status == 2
+    assert "is what is read, and is not written over" in found.one_line()
+    assert (here / read).read_bytes() == before
+
+
+def test_no_verb_writes_over_the_log_that_it_reads(dtrdiag, answers, here):
+    answers("run", "chain-64", "-r", "0.3", "-o", "log.jsonl")
+    before = (here / "log.jsonl").read_bytes()
+    (here / "page.html").symlink_to("log.jsonl")
+    for asked in (
+        ("whatif", "log.jsonl", "--tie-break", "last", "-o", "log.jsonl", "--replace"),
+        ("report", "log.jsonl", "-o", "page.html", "--force"),
+        ("export", "log.jsonl", "--to", "jsonl", "-o", "log.jsonl", "--force"),
+    ):
+        found = dtrdiag(*asked)
+        assert found.status == 2, asked
+        assert "is what is read" in found.one_line()
+        assert (here / "log.jsonl").read_bytes() == before

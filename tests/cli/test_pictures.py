@@ -155,9 +155,14 @@ def test_a_graph_as_a_file_without_dot_is_refused(refuses, small, monkeypatch):
     assert said.startswith("-o a.png: there is no program `dot`; install graphviz")
 
 
-def test_equal_runs_have_no_picture(refuses, small):
-    said = refuses("diff", small, small, "--svg", "a.svg")
-    assert said == "the two runs make the same decisions: there is nothing to draw"
+def test_equal_runs_have_an_answer_and_no_picture(dtrdiag, here, small):
+    found = dtrdiag("diff", small, small, "--svg", "a.svg")
+    assert found.status == 0
+    assert "decisions" in found.out
+    assert "Wrote" not in found.out
+    why = "the two runs make the same decisions: there is nothing to draw"
+    assert found.err == f"dtrdiag: no picture is written, as {why}\n"
+    assert not (here / "a.svg").exists()
 
 
 def test_one_run_of_a_saved_map_has_no_picture(answers, refuses):

@@ -136,9 +136,9 @@ def test_a_broken_ledger_is_told_with_its_file(dtrdiag, ledger):
         (["chain-64", "--chart", "memory", "-o", "p.html"], "--svg FILE, --png FILE, --pdf FILE"),
         (
             ["chain-64", "-b", "8MB", "--chart", "x", "--svg", "p.svg"],
-            "no chart 'x'; there are memory",
+            'no chart of the page "x"; there are memory',
         ),
-        (["claims", "--chart", "x", "--svg", "p.svg"], "no chart 'x'; it has none"),
+        (["claims", "--chart", "x", "--svg", "p.svg"], 'no chart of the page "x"; there is none'),
         (["chain-64", "--chart", "memory", "--png", "p.svg"], "--png writes PNG"),
         (["chain-64", "--chart", "memory", "--svg", "p.svg", "--png", "no/p.png"], "folder"),
     ],

@@ -263,7 +263,7 @@ class _FullDisk:
 
 
 def test_a_log_on_a_full_disk_is_told_by_its_writer(dtrdiag, monkeypatch):
-    monkeypatch.setattr("dtrdiag.cli.sources.log_writer", _FullDisk)
+    monkeypatch.setattr("dtrdiag.instrumentation.log_writer", _FullDisk)
     answer = dtrdiag("run", "recurrent-16", "-r", "0.55", "-o", "full.jsonl")
     assert answer.one_line() == "cannot be written: No space left on device (full.jsonl)"
     assert answer.status == 2

@@ -1,5 +1,6 @@
 """A page of claims has each under its status, with what was run and what was measured."""
 
+import copy
 import json
 from pathlib import Path
 
@@ -96,10 +97,10 @@ def test_texts_of_a_foreign_document_stay_texts(document):
             return {name: spoiled(each) for name, each in value.items()}
         if isinstance(value, list):
             return [spoiled(each) for each in value]
-        known = ("evidence", "moves", "control", "holds", "fails", "undecided")
+        known = ("evidence", "moves", "control", "holds", "fails", "undecided", *STATUS_WORDS)
         return value if not isinstance(value, str) or value in known else value + EVIL
 
-    text = page_html(ledger_page(spoiled(document), EVIL))
+    text = page_html(ledger_page(spoiled(as_written(document)), EVIL))
     assert text.count("<script") == 1
     assert "&lt;/script&gt;&lt;script&gt;alert(1)" in text
 
@@ -110,3 +111,46 @@ def test_texts_of_a_foreign_document_stay_texts(document):
 def test_what_is_no_such_document_is_refused(broken):
     with pytest.raises(InputError, match="not as `dtrdiag reproduce` writes it"):
         ledger_page(broken, "")
+
+
+def as_written(document):
+    """The same with every status as it is written down."""
+    claims = [{**claim, "committed": claim["status"]} for claim in document["claims"]]
+    return {**document, "claims": claims, "differences": []}
+
+
+def forged(document, *path, value):
+    made = copy.deepcopy(document)
+    place = made
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (["claims", 0, "status"], "amazing", r'claims\[0\]\.status is "amazing", not one of'),
+        (["claims", 0, "seconds"], None, r"claims\[0\]\.seconds is null, not a number of seconds"),
+        (["claims", 0, "seconds"], -1, r"claims\[0\]\.seconds is -1"),
+        (["claims", 0, "evidence", 0, "verdict"], "great", r"evidence\[0\]\.verdict is \"great\""),
+        (["claims", 0, "evidence"], "x", r"claims\[0\]\.evidence is \"x\", not a list"),
+        (["claims"], [], "claims is empty"),
+        (["differences"], [1], r"differences\[0\] is 1, not a text"),
+    ],
+)
+def test_a_field_that_is_wrong_is_named(document, path, value, said):
+    with pytest.raises(InputError, match=said):
+        ledger_page(forged(document, *path, value=value), "")
+
+
+def test_a_status_that_is_not_as_written_down_must_be_listed(document):
+    document = as_written(document)
+    claim = document["claims"][0]
+    other = "refuted" if claim["committed"] != "refuted" else "observed"
+    made = forged(document, "claims", 0, "status", value=other)
+    with pytest.raises(InputError, match=f"{claim['id']} is {other}, .* does not list it"):
+        ledger_page(made, "")
+    made["differences"] = [f"{claim['id']}: {other}, and {claim['committed']} is written down: x"]
+    assert "1 status not as written down" in " ".join(ledger_page(made, "").answer)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dtrdiag.errors import InputError
 from dtrdiag.rendering.claims import (
     MARKS,
     ROLES,
@@ -15,6 +14,7 @@ from dtrdiag.rendering.claims import (
     ledger_words,
     measured_words,
 )
+from dtrdiag.rendering.pages.ledgershape import check_ledger
 from dtrdiag.rendering.pages.parts import RIGHT, Column, Page, Part, Section, Table, Words
 from dtrdiag.rendering.units import LONG_NAME, NOT_KNOWN, plain_name
 
@@ -46,29 +46,17 @@ def ledger_page(document: Document, made_by: str) -> Page:
     Raises:
         InputError: the document is not as `dtrdiag reproduce` writes it.
     """
-    try:
-        return _page(document, made_by)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        what = f"not as `dtrdiag reproduce` writes it: {type(error).__name__}: {error}"
-        raise InputError(plain_name(what, 200)) from error
-
-
-def _page(document: Document, made_by: str) -> Page:
+    check_ledger(document, [status for status in STATUS_WORDS if status != NOT_RUN])
     claims = document["claims"]
     counts = Counter(_status(claim) for claim in claims)
     known = [status for status in STATUS_WORDS if counts[status]]
-    known += sorted(set(counts) - set(STATUS_WORDS))
     sections = [Section("claims", "All claims", (_overview(claims, known),))]
     for number, status in enumerate(known):
-        parts: list[Part] = []
-        if status in STATUS_WORDS:
-            parts.append(Words((STATUS_WORDS[status],)))
+        parts: list[Part] = [Words((STATUS_WORDS[status],))]
         for claim in claims:
             if _status(claim) == status:
                 parts += _claim_parts(claim)
-        name = plain_name(status)
-        # By number, as a status from a file may hold anything.
-        heading = f"{name[:1].upper()}{name[1:]} ({counts[status]})"
+        heading = f"{status[:1].upper()}{status[1:]} ({counts[status]})"
         sections.append(Section(f"status-{number}", heading, tuple(parts)))
     if document["differences"]:
         lines = tuple(plain_name(line, _TEXT) for line in document["differences"])
