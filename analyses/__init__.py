@@ -100,7 +100,7 @@ __all__ = [
 
 # Each question loads its own module when it is asked: all of them together take longer than most
 # answers.
-__getattr__ = on_demand(
+__getattr__, __dir__ = on_demand(
     __name__,
     {
         "budget_map": (

@@ -8,15 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
-def on_demand(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """A `__getattr__` for a package (PEP 562): the first use of a name imports its module.
+def on_demand(
+    package: str, names: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` for a package (PEP 562): a name's first use imports its module.
+
+    `dir` gives all that is in the package, with the names that it offers, and imports nothing.
 
     Args:
         package: its `__name__`.
         names: the names that it offers, by the module in it that holds them.
 
     Raises:
-        AttributeError: by what is returned, for a name that is not among them.
+        AttributeError: by the first that is returned, for a name that is not among them.
     """
     module_of = {name: module for module, held in names.items() for name in held}
 
@@ -27,4 +31,7 @@ def on_demand(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[str
         setattr(sys.modules[package], name, value)
         return value
 
-    return getattr_
+    def dir_() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *module_of})
+
+    return getattr_, dir_

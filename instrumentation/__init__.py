@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["EventRecorder", "JsonlWriter", "ParquetWriter", "check_log_name", "log_writer"]
 
 # Whoever only reads logs does not wait for structlog and pyarrow.
-__getattr__ = on_demand(
+__getattr__, __dir__ = on_demand(
     __name__,
     {
         "jsonl": ("JsonlWriter",),

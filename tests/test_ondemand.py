@@ -30,3 +30,14 @@ def test_a_verb_about_saved_logs_does_not_wait_for_what_it_has_no_use_for():
     loaded = set(done.stdout.split())
     assert "dtrdiag.analyses.diff" in loaded
     assert not loaded & {"networkx", "structlog", "graphviz", "pyarrow", "pooch", "altair"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_name_is_listed_before_it_is_used_and_none_is_loaded_by_that(package):
+    asked = (
+        f"import sys, {package} as p; before = set(sys.modules); listed = dir(p);"
+        "missing = {*p.__all__, *vars(p)} - set(listed);"
+        "print(missing, set(sys.modules) - before, listed == sorted(set(listed)))"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["set()", "set()", "True"]

@@ -19,4 +19,4 @@ if TYPE_CHECKING:
 
 __all__ = ["SweepRun", "sweep"]
 
-__getattr__ = on_demand(__name__, {"sweeps": ("SweepRun", "sweep")})
+__getattr__, __dir__ = on_demand(__name__, {"sweeps": ("SweepRun", "sweep")})
