@@ -189,6 +189,15 @@ def indices_of(places: Iterable[Place], events: Iterable[Event]) -> dict[Place, 
     return found
 
 
+def events_given(indices: Mapping[Place, int]) -> dict[tuple[str, int], int]:
+    """The numbers of events that were given, by kind of intervention and index of the decision."""
+    return {
+        (place.option.split()[0].removeprefix("--").removesuffix("-from"), index): place.number
+        for place, index in indices.items()
+        if not place.indexed
+    }
+
+
 def _victim(text: str, option: str) -> tuple[Place, int | None, bool]:
     where, given, storage = text.partition("=")
     forced = option == "--force"

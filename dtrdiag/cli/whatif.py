@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ import attrs
 import typer
 
 from dtrdiag.analyses import diff_document, diff_runs
-from dtrdiag.cli.changes import Changes, Given, indices_of
+from dtrdiag.cli.changes import Changes, Given, Place, events_given, indices_of
 from dtrdiag.cli.options import Budget, Json, Policy, Ratio, Rules, RunArgument, takes_rules
 from dtrdiag.cli.output import check_outputs, print_json, print_sentences, print_table
 from dtrdiag.cli.sources import (
@@ -104,9 +104,10 @@ def whatif(
     loaded, config, digest = _base(run, RunOptions(policy, ratio, budget, own), trace)
     with recorded(loaded, config) as base:
         _check_same(base, digest, run)
-        target = _intervened(config, changes, rules.semantics, base)
+        indices = indices_of(changes.places(), base.log)
+        target = _intervened(config, changes, rules.semantics, indices)
         with _kept(loaded, target, output, replace) as other:
-            _answer(base, other, output, json)
+            _answer(base, other, events_given(indices), output, json)
 
 
 def _check_output(output: str | None, replace: bool, run: str) -> None:
@@ -181,12 +182,11 @@ def _check_same(base: OpenRun, digest: str | None, path: str) -> None:
 
 
 def _intervened(
-    config: RunConfig, changes: Changes, semantics: str | None, base: OpenRun
+    config: RunConfig, changes: Changes, semantics: str | None, indices: Mapping[Place, int]
 ) -> RunConfig:
     semantics = config.semantics if semantics is None else semantics
     if semantics == "repaired" and changes.rest.repairs:
         raise UsageError("--repair has no effect where repaired semantics repair everything")
-    indices = indices_of(changes.places(), base.log)
     interventions = changes.applied(config.interventions, indices)
     changed = attrs.evolve(config, semantics=semantics, interventions=interventions)
     if changed == config:
@@ -204,7 +204,13 @@ def _kept(trace: Trace, config: RunConfig, output: str | None, replace: bool) ->
     yield OpenRun(open_log(output), result)
 
 
-def _answer(base: OpenRun, other: OpenRun, output: str | None, json: bool) -> None:
+def _answer(
+    base: OpenRun,
+    other: OpenRun,
+    events: Mapping[tuple[str, int], int],
+    output: str | None,
+    json: bool,
+) -> None:
     found = diff_runs(base.log, other.log)
     diff = diff_document(found)
     was, now = base.complete(diff["a"]), other.complete(diff["b"])
@@ -224,7 +230,7 @@ def _answer(base: OpenRun, other: OpenRun, output: str | None, json: bool) -> No
     if json:
         print_json(document)
         return
-    print_sentences(whatif_words(document, found))
+    print_sentences(whatif_words(document, found, events))
     if document["moved"]:
         print_table(whatif_table(was, now))
     if output is not None:

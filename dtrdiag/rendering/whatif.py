@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from dtrdiag.rendering.words import divergence_words
 
 Document = Mapping[str, Any]
 _LONGEST = 400
+_PLACED = re.compile(r"(?:^|(?<=; ))(force|forbid|policy|budget) ([0-9]+)(?:=([^;]*))?")
 
 _FACTS: dict[str, Callable[[Document], str]] = {
     "outcome": lambda run: str(run["outcome"]),
@@ -54,15 +56,39 @@ def moved_facts(base: Document, run: Document) -> dict[str, bool]:
     return {name: fact(base) != fact(run) for name, fact in facts.items()}
 
 
-def whatif_words(document: Document, found: RunDiff) -> list[str]:
+def placed_words(interventions: str, events: Mapping[tuple[str, int], int]) -> str:
+    """Interventions as the header's text has them, with words for where they take effect.
+
+    Args:
+        interventions: the canonical text, in which numbers are indices of decisions.
+        events: by intervention (`force`, `forbid`, `policy`, `budget`) and index of the decision,
+            the number of the event that was given for it, where one was.
+    """
+
+    def words(found: re.Match[str]) -> str:
+        what, index, value = found[1], int(found[2]), found[3]
+        event = events.get((what, index))
+        at = f"decision @{index}" if event is None else f"event {event} (decision @{index})"
+        if what in ("policy", "budget"):
+            shown = value if what == "policy" else f"{int(value):,} B"
+            return f"{what} {shown} from {at} on"
+        return f"{what} {'' if value is None else f'storage {value} '}at {at}"
+
+    return _PLACED.sub(words, interventions)
+
+
+def whatif_words(
+    document: Document, found: RunDiff, events: Mapping[tuple[str, int], int]
+) -> list[str]:
     """What was changed, what moved and what did not, and where the runs part.
 
     Args:
         document: a `dtrdiag.whatif/1` document.
         found: the base run, a, and the intervened one, b.
+        events: the numbers of events that were given, as for `placed_words`.
     """
     base, run = document["base"], document["run"]
-    changes = run["interventions"] or "none"
+    changes = placed_words(run["interventions"] or "none", events)
     if run["semantics"] != base["semantics"]:
         changes = f"semantics {run['semantics']}" + ("" if changes == "none" else f"; {changes}")
     sentences = [
@@ -70,7 +96,7 @@ def whatif_words(document: Document, found: RunDiff) -> list[str]:
         f"{plain_name(changes, _LONGEST)}."
     ]
     if base["interventions"] is not None:
-        words = plain_name(base["interventions"], _LONGEST)
+        words = plain_name(placed_words(base["interventions"], events), _LONGEST)
         sentences.append(f"The run that it is compared with has: {words}.")
     if not document["changed"]:
         sentences.append(

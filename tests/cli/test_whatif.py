@@ -63,6 +63,24 @@ def test_a_number_means_the_first_decision_from_that_event_on(answers, fails, pr
     assert (forced["interventions"], forced["changed"]) == (f"force {index}={storage}", False)
 
 
+def test_where_it_takes_effect_is_told_as_it_was_given_and_as_the_decision_it_means(
+    answers, fails, pressed
+):
+    (index, seq, storage), (other, _, _) = pressed[3], pressed[5]
+    changes = ["--forbid", f"{seq}={storage}", "--forbid", f"@{other}"]
+    changes += ["--policy-from", f"{seq - 1}=lru", "--budget-from", f"@{other}=36MiB"]
+    told = answers("whatif", fails, *changes, "-o", "b.jsonl").out.split(".\n")[0]
+    assert " ".join(told.split()) == (
+        f"recurrent-16 under dtr, with: forbid storage {storage} at event {seq} (decision "
+        f"@{index}); forbid at decision @{other}; policy lru from event {seq - 1} (decision "
+        f"@{index}) on; budget {36 << 20:,} B from decision @{other} on"
+    )
+    # Of a run that was intervened in before, the log has the decisions alone.
+    again = " ".join(answers("whatif", "b.jsonl", "--tie-break", "first").out.split())
+    was = again.partition("The run that it is compared with has: ")[2]
+    assert was.startswith(f"forbid storage {storage} at decision @{index}; forbid at decision")
+
+
 def test_decisions_from_the_first_one_on(answers, fails, pressed):
     index, seq, _ = pressed[0]
     changes = ["--policy-from", f"{seq}=lru", "--budget-from", "0=36MiB"]
@@ -86,7 +104,7 @@ def test_a_trace_and_its_saved_log_are_asked_alike(answers, fails):
 def test_people_are_told_what_moved(answers, fails, pressed):
     index, seq, _ = pressed[0]
     out = answers("whatif", fails, "--forbid", seq).out
-    assert out.startswith(f"recurrent-16 under dtr, with: forbid {index}.\n")
+    assert out.startswith(f"recurrent-16 under dtr, with: forbid at event {seq} (decision @{index}).\n")
     assert f"The first {index} decisions are equal (a is the run as it was" in out
     assert "Moved: " in out
     assert "Not moved: " in out
