@@ -227,6 +227,17 @@ def divergence_words(divergence: Divergence) -> list[str]:
     return [same, _parting_words(divergence), _next_words(divergence)]
 
 
+def parting_words(divergence: Divergence) -> str:
+    """Where two runs part, the answer first, so that a short place cuts what matters least."""
+    if divergence.kind != FIT:
+        return _parting_words(divergence).removeprefix("Then ")
+    op = f"op {divergence.op} ({plain_name(divergence.op_name)})"
+    return (
+        f"{op} {_margin_words(divergence)}. It wants {both_bytes(divergence.requested_bytes or 0)} "
+        f"with {both_bytes(divergence.memory_bytes or 0)} in use."
+    )
+
+
 def _parting_words(divergence: Divergence) -> str:
     op = f"op {divergence.op} ({plain_name(divergence.op_name)})"
     if divergence.kind == FIT:
@@ -243,16 +254,19 @@ def _parting_words(divergence: Divergence) -> str:
 
 
 def _fit_words(divergence: Divergence, op: str) -> str:
+    return (
+        f"Then {op} wants {both_bytes(divergence.requested_bytes or 0)} with "
+        f"{both_bytes(divergence.memory_bytes or 0)} in use: it {_margin_words(divergence)}."
+    )
+
+
+def _margin_words(divergence: Divergence) -> str:
     fits, misses = ("a", "b") if divergence.fits_in == "a" else ("b", "a")
     margins = {"a": divergence.margin_a_bytes, "b": divergence.margin_b_bytes}
     spare, short = margins[fits], margins[misses]
     room = "with no budget to keep" if spare is None else f"with {both_bytes(spare)} to spare"
     miss = "" if short is None else f" by {both_bytes(-short)}"
-    return (
-        f"Then {op} wants {both_bytes(divergence.requested_bytes or 0)} with "
-        f"{both_bytes(divergence.memory_bytes or 0)} in use: it fits in {fits} {room} and misses "
-        f"in {misses}{miss}."
-    )
+    return f"fits in {fits} {room} and misses in {misses}{miss}"
 
 
 def _victim_words(decision: Decision) -> str:

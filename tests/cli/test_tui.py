@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("textual")
 
 from textual.app import App
+from textual.events import Key
 
 from dtrdiag.cli.tui import app as app_module
 from dtrdiag.cli.tui import starting
@@ -20,9 +21,11 @@ from dtrdiag.cli.tui.app import ReplayApp
 from dtrdiag.cli.tui.cursor import Cursor
 from dtrdiag.cli.tui.eventfile import EventFile
 from dtrdiag.cli.tui.keys import KEYS, bar
+from dtrdiag.cli.tui.panes import header_lines, memory_parts
 from dtrdiag.cli.tui.screens import Help, StorageScreen
 from dtrdiag.errors import AnalysisError, UsageError
 from dtrdiag.log import read_events
+from dtrdiag.units import duration, short_bytes
 
 CELL = 12.2
 """Width of a character in a screenshot."""
@@ -44,20 +47,107 @@ def shown(app):
     return "\n".join(lines)
 
 
-def driven(logs, look, *keys, size=(100, 30)):
-    """Open logs, press keys, and return what `look` finds; a key may also be a typed text."""
+class Opened:
+    """An application that stays open, so that tests about the same logs share it."""
+
+    def __init__(self, logs, size, loop):
+        self._loop = loop
+        self._asked = asyncio.Queue()
+        self._served = loop.create_task(self._serve(logs, size))
+
+    async def _serve(self, logs, size):
+        app = ReplayApp(tuple(Cursor(EventFile(log)) for log in logs))
+        async with app.run_test(size=size) as pilot:
+            await app.workers.wait_for_complete(list(app.workers))
+            while (asked := await self._asked.get()) is not None:
+                look, keys, answer = asked
+                try:
+                    answer.set_result(await self._driven(app, pilot, look, keys))
+                except BaseException as error:
+                    answer.set_exception(error)
+
+    async def _driven(self, app, pilot, look, keys):
+        while len(app.screen_stack) > 1:
+            app.pop_screen()
+        app.sought, app.status, app.leader = None, "", 0
+        for cursor in app.cursors:
+            cursor.seek(0)
+        return await pressed(app, pilot, look, keys)
+
+    def drive(self, look, keys):
+        answer = self._loop.create_future()
+        self._asked.put_nowait((look, keys, answer))
+        waited = asyncio.wait([answer, self._served], return_when=asyncio.FIRST_COMPLETED)
+        self._loop.run_until_complete(waited)
+        if not answer.done():
+            self._served.result()
+        return answer.result()
+
+    def close(self):
+        self._asked.put_nowait(None)
+        self._loop.run_until_complete(self._served)
+
+
+OPENS = ("g", "slash", "s", "enter", "escape", "question_mark")
+"""Keys that open or close a screen, which takes several turns of the application."""
+
+
+async def pressed(app, pilot, look, keys):
+    """Press keys, and then look; a key may also be a typed text, or keys pressed in a row.
+
+    The screen is painted where it is looked at, and where another one opens.
+    """
+    for key in keys:
+        if key in OPENS:
+            await pilot.press(key)
+            await pilot.pause()
+            continue
+        # `press` waits for an idle processor, which takes long beside other tests.
+        with app.batch_update():
+            for one in key if isinstance(key, tuple) else [key]:
+                app.post_message(Key(one, one if len(one) == 1 else None))
+                await pilot.pause(0)
+    await pilot.pause()
+    found = look(app)
+    return await found if asyncio.iscoroutine(found) else found
+
+
+@pytest.fixture(scope="module")
+def opened():
+    """The applications that are open, by logs and size."""
+    loop = asyncio.new_event_loop()
+    apps = {}
+
+    def open_app(logs, size):
+        key = (tuple(map(str, logs)), size)
+        if key not in apps:
+            apps[key] = Opened(logs, size, loop)
+        return apps[key]
+
+    yield open_app
+    for app in apps.values():
+        app.close()
+    loop.close()
+
+
+@pytest.fixture
+def driven(opened):
+    """Shows logs from their beginning, presses keys, and returns what is found by looking."""
+
+    def drive(logs, look, *keys, size=(100, 30)):
+        return opened(logs, size).drive(look, keys)
+
+    return drive
+
+
+def driven_anew(logs, look, *keys, size=(100, 30)):
+    """The same in an application of its own."""
 
     async def drive():
         app = ReplayApp(tuple(Cursor(EventFile(log)) for log in logs))
         async with app.run_test(size=size) as pilot:
             await app.workers.wait_for_complete(list(app.workers))
-            for key in keys:
-                await (pilot.press(*key) if isinstance(key, tuple) else pilot.press(key))
-                await pilot.pause()
-            found = look(app)
-            if asyncio.iscoroutine(found):
-                found = await found
-        return found
+            return await pressed(app, pilot, look, keys)
 
     return asyncio.run(drive())
 
@@ -87,11 +177,11 @@ def neighbours(events, here, wanted):
         (["left"], 0),
     ],
 )
-def test_steps(small, keys, expected):
+def test_steps(driven, small, keys, expected):
     assert driven([small], position, *keys) == expected
 
 
-def test_going_beyond_either_end_says_so(small):
+def test_going_beyond_either_end_says_so(driven, small):
     assert "This is the first event." in driven([small], shown, "left")
     assert "This is the end of the log." in driven([small], shown, "o", "o")
 
@@ -104,7 +194,7 @@ def test_going_beyond_either_end_says_so(small):
         ("r", lambda e: e.kind == "rematerialise"),
     ],
 )
-def test_jumps_forward_and_back(small, key, wanted):
+def test_jumps_forward_and_back(driven, small, key, wanted):
     events = read_events(small)
     # In the middle of those that are wanted.
     seqs = [event.seq for event in events if wanted(event)]
@@ -117,13 +207,13 @@ def test_jumps_forward_and_back(small, key, wanted):
     assert driven([small], position, *go, key, key) == second
 
 
-def test_a_jump_to_what_is_not_there_stays_and_says_so(small):
+def test_a_jump_to_what_is_not_there_stays_and_says_so(driven, small):
     words = driven([small], lambda app: (position(app), shown(app)), "home", "R")
     assert words[0] == 0
     assert "There is no rematerialisation before this event." in words[1]
 
 
-def test_to_the_out_of_memory_stop_and_then_the_end(fails):
+def test_to_the_out_of_memory_stop_and_then_the_end(driven, fails):
     events = read_events(fails)
     stop = next(e.seq for e in events if e.kind == "oom")
     found, text = driven([fails], lambda app: (position(app), shown(app)), "o")
@@ -134,15 +224,17 @@ def test_to_the_out_of_memory_stop_and_then_the_end(fails):
     assert driven([fails], position, "o", "o") == events[-1].seq
 
 
-def test_go_to_an_event(small):
+def test_go_to_an_event(driven, small):
     assert driven([small], position, "g", tuple("1,000"), "enter") == 1000
     nowhere = driven([small], shown, "g", tuple("99999"), "enter")
     assert "The log has no event 99,999." in nowhere
     assert "lunch is no number of an event." in driven([small], shown, "g", tuple("lunch"), "enter")
+    told = driven([small], shown, "g", tuple("s612"), "enter")
+    assert "s612 is no number of an event: s shows storage 612, / finds what" in told
     assert driven([small], position, "j", "g", "escape") == 1
 
 
-def test_search_of_an_operator_goes_on_until_escaped(small):
+def test_search_of_an_operator_goes_on_until_escaped(driven, small):
     events = read_events(small)
     back = {e.op for e in events if e.kind == "op" and e.name == "layer_backward"}
     hits = [e.seq for e in events if e.kind in ("op", "compute", "rematerialise") and e.op in back]
@@ -156,7 +248,7 @@ def test_search_of_an_operator_goes_on_until_escaped(small):
     assert driven([small], position, *find, "escape", "n") == after
 
 
-def test_search_of_a_storage_finds_what_happens_to_it(small):
+def test_search_of_a_storage_finds_what_happens_to_it(driven, small):
     events = read_events(small)
     evict = next(e for e in events if e.kind == "evict" and e.cause == "pressure")
     first = next(e.seq for e in events if e.kind == "op" and evict.storage in e.storages)
@@ -167,13 +259,13 @@ def test_search_of_a_storage_finds_what_happens_to_it(small):
     )
 
 
-def test_search_of_nothing_says_so_and_is_forgotten(small):
+def test_search_of_nothing_says_so_and_is_forgotten(driven, small):
     text = driven([small], shown, "slash", tuple("nosuch"), "enter")
     assert "Nothing in the log is about operators like nosuch." in text
     assert driven([small], lambda app: app.sought, "slash", tuple("nosuch"), "enter") is None
 
 
-def test_an_eviction_shows_victim_and_scores(small):
+def test_an_eviction_shows_victim_and_scores(driven, small):
     event = next(e for e in read_events(small) if e.kind == "evict" and e.cause == "pressure")
     text = driven([small], shown, "e")
     assert f"storage {event.storage} of {event.size_bytes:,} B" in text
@@ -183,7 +275,7 @@ def test_an_eviction_shows_victim_and_scores(small):
     assert "The log lists no losers" in text
 
 
-def test_details_of_a_storage(small):
+def test_details_of_a_storage(driven, small):
     event = next(e for e in read_events(small) if e.kind == "evict" and e.cause == "pressure")
     text = driven([small], shown, "e", "s")
     assert f"storage {event.storage}:" in text
@@ -197,12 +289,12 @@ def test_details_of_a_storage(small):
     assert driven([small], lambda app: len(app.screen_stack), "e", "s", "escape") == 1
 
 
-def test_details_are_asked_for_where_an_event_is_about_no_storage(small):
+def test_details_are_asked_for_where_an_event_is_about_no_storage(driven, small):
     assert "Which storage? Give its number." in driven([small], shown, "s")
     assert driven([small], lambda app: type(app.screen), "s") is StorageScreen
 
 
-def test_help_names_every_key(small):
+def test_help_names_every_key(driven, small):
     text = driven([small], shown, "question_mark", size=(100, 60))
     assert all(key.help in text for key in KEYS)
     assert "clicked" in text
@@ -211,7 +303,7 @@ def test_help_names_every_key(small):
 
 
 def test_quit(small):
-    assert driven([small], lambda app: app.is_running, "q") is False
+    assert driven_anew([small], lambda app: app.is_running, "q") is False
 
 
 def test_words_in_the_bar_can_be_clicked(small):
@@ -231,7 +323,7 @@ def test_words_in_the_bar_can_be_clicked(small):
     )
 
 
-def test_every_command_is_in_the_palette(small):
+def test_every_command_is_in_the_palette(driven, small):
     async def run(app):
         commands = {c.title: c.callback for c in app.get_system_commands(app.screen)}
         await commands["Next eviction to make room"]()
@@ -244,33 +336,33 @@ def test_every_command_is_in_the_palette(small):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (72, 20)])
-def test_sizes_of_terminals(small, size):
+def test_sizes_of_terminals(driven, small, size):
     text = driven([small], shown, "e", size=size)
     for words in ("event ", "pinned", "evictable", "events", "stack: 1 op", "victim", "quit"):
         assert words in text
 
 
-def test_a_terminal_that_is_too_small_says_what_it_needs(small):
+def test_a_terminal_that_is_too_small_says_what_it_needs(driven, small):
     text = " ".join(driven([small], shown, size=(60, 18)).split())
     assert "This terminal has 60 columns and 18 lines; the replay needs 72 and 20." in text
     assert "stack" not in text
-    assert driven([small], lambda app: app.is_running, "q", size=(60, 18)) is False
+    assert driven_anew([small], lambda app: app.is_running, "q", size=(60, 18)) is False
     assert "needs 72 and 24" in driven([small, small], shown, size=(90, 22))
 
 
-def test_a_log_of_another_runtime():
+def test_a_log_of_another_runtime(driven):
     last = len(read_events(FOREIGN)) - 1
-    text = driven([FOREIGN], shown, *["right"] * (last + 1))
+    text = driven([FOREIGN], shown, ("right",) * (last + 1))
     assert "five-ops, lru, budget 100 B" in text
     assert "OUT OF MEMORY" in text
     assert "This is the last event." in text
-    assert driven([FOREIGN], position, *["right"] * last, *["left"] * (last - 1)) == 1
+    assert driven([FOREIGN], position, ("right",) * last + ("left",) * (last - 1)) == 1
 
 
 def test_a_cut_log_says_where_it_ends(small, tmp_path):
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(small.read_bytes()[:50_000])
-    text = driven([cut], shown, "o")
+    text = driven_anew([cut], shown, "o")
     assert "LOG ENDS HERE" in text
     assert "The log is cut in line" in text
 
@@ -281,7 +373,7 @@ def test_a_log_that_breaks_off_under_the_cursor(small, tmp_path, monkeypatch):
     lines[300] = '{"event":"lock","seq":300}'
     bad = tmp_path / "bad.jsonl"
     bad.write_text("\n".join(lines) + "\n")
-    there, text = driven([bad], lambda app: (position(app), shown(app)), "o")
+    there, text = driven_anew([bad], lambda app: (position(app), shown(app)), "o")
     assert there == 299
     assert "cannot be read after event 299" in text
 
@@ -314,46 +406,69 @@ def test_names_are_shown_as_the_text_they_are(tmp_path):
             event |= {"trace_name": "[red]t[/red]", "policy": "\x1b]0;p\x07"}
     log = tmp_path / "hostile.jsonl"
     log.write_text("".join(json.dumps(event) + "\n" for event in events))
-    text = driven([log], shown, size=(160, 60))
+    text = driven_anew([log], shown, size=(160, 60))
     assert "[red]t[/red], \\x1b]0;p\\x07" in text
     for name in ("[bold]x[/bold]", "[@click=app.qui", "\\x1b[31mred", "a\\nb", "</script>"):
         assert name in text
     assert not set(text) & {"\x1b", "\x07", "\u202e"}
-    found = driven([log], shown, "slash", tuple("[bold]x"), "enter", "s", size=(160, 60))
+    found = driven_anew([log], shown, "slash", tuple("[bold]x"), "enter", "s", size=(160, 60))
     assert "Made by op 0 ([bold]x[/bold])" in found
 
 
-def test_two_logs_go_in_step_and_part(works, fails):
+def test_two_logs_go_in_step_and_part(driven, works, fails):
     def both(app):
         return [cursor.event.seq for cursor in app.cursors]
 
-    assert driven([works, fails], both, "n", "n") == driven([works, works], both, "n", "n")
-    assert driven([works, fails], both, "d") == [4045, 4045]
-    text = driven([works, fails], shown, "d", size=(120, 40))
-    assert "FIRST DIFFERENCE: op 163 (tanh) wants 524,288 B" in text
+    wide = (120, 40)
+    alike = driven([works, works], both, "n", "n")
+    assert driven([works, fails], both, "n", "n", size=wide) == alike
+    there, text = driven([works, fails], lambda app: (both(app), shown(app)), "d", size=wide)
+    assert there == [4045, 4045]
+    assert "FIRST DIFFERENCE: op 163 (tanh) fits in b with 0 B to spare" in text
+    assert "It wants 524,288 B" in text
     assert "misses in a by 1 B." in text
     assert "a: recurrent-16, dtr, budget 38,359,635 B" in text
     assert "b: recurrent-16, dtr, budget 38,359,636 B" in text
-    before = driven([works, fails], shown, "d", "left", size=(120, 40))
+    before = driven([works, fails], shown, "d", "left", size=wide)
     assert "Before the first difference (after " in before
-    after = driven([works, fails], shown, "d", "right", size=(120, 40))
+    after = driven([works, fails], shown, "d", "right", size=wide)
     assert "After the first difference: both are as far in the schedule." in after
 
 
-def test_either_of_two_logs_can_lead(works, fails):
+def test_two_logs_in_80_columns_keep_their_figures(driven, works, fails):
+    text = driven([works, fails], shown, "d", size=(80, 30))
+    first = text.partition("FIRST DIFFERENCE: ")[2]
+    assert first.startswith("op 163 (tanh) fits in b with 0 B to spare and misses in a by")
+    cursor = Cursor(EventFile(works))
+    cursor.seek(len(cursor) - 1)
+    for position in (4045, 0, len(cursor) - 1):
+        cursor.seek(position)
+        clock, size = duration(cursor.state.clock_ns), memory_parts(cursor.state)["evictable"]
+        for width in (38, 44, 60, 100):
+            _, where, _, legend = (line.plain for line in header_lines(cursor, width, "a"))
+            assert "…" not in where + legend
+            assert f"{position:,}" in where
+            assert clock in where
+            figures = short_bytes(size), short_bytes(size).replace(" ", "").removesuffix("iB")
+            assert any(figure in legend for figure in figures)
+
+
+def test_either_of_two_logs_can_lead(driven, works, fails):
     stop = next(e.seq for e in read_events(fails) if e.kind == "oom")
-    text, there = driven([works, fails], lambda app: (shown(app), position(app)), "tab", "o")
+    text, there = driven(
+        [works, fails], lambda app: (shown(app), position(app)), "tab", "o", size=(120, 40)
+    )
     assert there == stop
     assert "events of b, which leads" in text
     assert driven([works, fails], lambda app: app.leader, "tab", "tab") == 0
 
 
-def test_two_equal_logs_have_no_difference(works):
+def test_two_equal_logs_have_no_difference(driven, works):
     text = driven([works, works], shown, "d")
     assert "The two runs decide alike to the end." in text
 
 
-def test_one_log_has_no_other(small):
+def test_one_log_has_no_other(driven, small):
     for key in ("d", "tab"):
         assert "There is one log alone: give another with --with." in driven([small], shown, key)
 
@@ -365,7 +480,7 @@ def test_no_color_leaves_every_colour_out(small, monkeypatch):
         filters = app.get_line_filters() if hasattr(app, "get_line_filters") else app._filters
         return [type(one).__name__ for one in filters]
 
-    assert "NoColor" in driven([small], colours)
+    assert "NoColor" in driven_anew([small], colours)
 
 
 class Terminal(io.StringIO):

@@ -104,7 +104,8 @@ def test_a_trace_and_its_saved_log_are_asked_alike(answers, fails):
 def test_people_are_told_what_moved(answers, fails, pressed):
     index, seq, _ = pressed[0]
     out = answers("whatif", fails, "--forbid", seq).out
-    assert out.startswith(f"recurrent-16 under dtr, with: forbid at event {seq} (decision @{index}).\n")
+    told = f"with: forbid at event {seq} (decision @{index}).\n"
+    assert out.startswith(f"recurrent-16 under dtr, {told}")
     assert f"The first {index} decisions are equal (a is the run as it was" in out
     assert "Moved: " in out
     assert "Not moved: " in out

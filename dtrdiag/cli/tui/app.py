@@ -146,9 +146,9 @@ class ReplayApp(App[None]):
             return "The two runs decide alike to the end."
         if self.pair.is_parting():
             # Two runs alone need it, and it takes a while to load.
-            from dtrdiag.rendering.words import divergence_words
+            from dtrdiag.rendering.words import parting_words
 
-            return "FIRST DIFFERENCE: " + divergence_words(divergence)[1].removeprefix("Then ")
+            return "FIRST DIFFERENCE: " + parting_words(divergence)
         if self.pair.parted(self.leader):
             return "After the first difference: both are as far in the schedule."
         return f"Before the first difference (after {divergence.index:,} equal decisions)."
@@ -300,7 +300,10 @@ class ReplayApp(App[None]):
             return
         digits = answer.replace(",", "").replace("_", "")
         if not digits.isdigit():
-            await self._go(None, f"{plain_name(answer)} is no number of an event.")
+            hint = ""
+            if digits[:1] in ("s", "S") and digits[1:].isdigit():
+                hint = f": s shows storage {digits[1:]}, / finds what happens to it"
+            await self._go(None, f"{plain_name(answer)} is no number of an event{hint}.")
             return
         position = self.cursor.events.position_of(int(digits))
         await self._go(position, f"The log has no event {int(digits):,}.")

@@ -10,6 +10,7 @@ import heapq
 import textwrap
 from collections.abc import Iterable
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from dtrdiag.cli.tui.cursor import SCHEDULE, Cursor
@@ -77,21 +78,39 @@ def header_lines(cursor: Cursor, width: int, side: str = "") -> list[Text]:
     names = [plain_name(header.trace_name), plain_name(header.policy)]
     title = ", ".join([*names, room] if width >= _NAMED else [room, *reversed(names)])
     changed = f", {plain_name(header.interventions)}" if header.interventions else ""
-    steps = cursor.positions(SCHEDULE)
-    step = int(steps.searchsorted(cursor.position, "right")) - 1
-    last = cursor.events.event(len(cursor) - 1).seq
-    where = f"event {cursor.event.seq:,} of {last:,}, "
-    if len(steps):
-        where += f"step {max(step, 0):,}"
-        where += f" of {len(steps) - 1:,}, " if width >= _NAMED else ", "
-    where += f"clock {duration(state.clock_ns)}" if width >= _NAMED else duration(state.clock_ns)
+    ending = _ending(cursor)
+    where = _where(cursor, max(0, width - sum(cell_len(_text(part)) for part in ending)))
     parts = memory_parts(state)
     return [
         _line((who, "bold"), (title, "bold"), changed, width=width),
-        _line(where, *_ending(cursor), width=width),
+        _line(where, *ending, width=width),
         memory_bar(state, parts, width),
         _legend(parts, width),
     ]
+
+
+def _text(part: str | tuple[str, str]) -> str:
+    return part if isinstance(part, str) else part[0]
+
+
+def _where(cursor: Cursor, width: int) -> str:
+    """Event, step and clock; where there is little room words go first, figures never."""
+    steps = cursor.positions(SCHEDULE)
+    step = max(int(steps.searchsorted(cursor.position, "right")) - 1, 0)
+    last = cursor.events.event(len(cursor) - 1).seq
+    here, clock = f"{cursor.event.seq:,}", duration(cursor.state.clock_ns)
+    forms = [
+        (f"event {here} of {last:,}", f"step {step:,} of {len(steps) - 1:,}", f"clock {clock}"),
+        (f"event {here} of {last:,}", f"step {step:,} of {len(steps) - 1:,}", clock),
+        (f"event {here} of {last:,}", f"step {step:,}", clock),
+        (f"event {here}/{last:,}", f"step {step:,}", clock),
+        (f"event {here}", f"step {step:,}", clock),
+        (f"event {here}", "", clock),
+    ]
+    told = [", ".join(one for one in form if one) for form in forms]
+    if not len(steps):
+        told = [", ".join((form[0], form[2])) for form in forms]
+    return next((one for one in told if cell_len(one) <= width), told[-1])
 
 
 def _ending(cursor: Cursor) -> list[str | tuple[str, str]]:
@@ -134,17 +153,30 @@ def _fill(name: str) -> str:
 
 
 def _legend(parts: dict[str, int], width: int) -> Text:
-    told: list[str | tuple[str, str]] = []
-    for name, size in parts.items():
-        if name == "other" and not size:
-            continue
-        if width >= 74 or (width >= 56 and name != "free"):
-            told += [(FILLS[name], _fill(name)), f" {name} {short_bytes(size)}  "]
-        elif name != "free":
-            words = short_bytes(size).replace(" ", "").removesuffix("iB")
-            short = {"pinned": "pin", "locked": "lock"}.get(name, name)
-            told += [(FILLS[name], _fill(name)), f"{short} {words} "]
+    """What each part of the bar is and holds; where there is little room words go first."""
+    brief = {"pinned": "pin", "locked": "lock", "evictable": "evict", "other": "oth"}
+    shown = {name: size for name, size in parts.items() if size or name != "other"}
+    used = {name: size for name, size in shown.items() if name != "free"}
+    for sizes, close, short in (
+        (shown, False, {}),
+        (used, False, {}),
+        (used, True, {name: brief[name] for name in ("pinned", "locked")}),
+        (used, True, brief),
+    ):
+        told: list[str | tuple[str, str]] = []
+        for name, size in sizes.items():
+            words = f" {short.get(name, name)} {short_bytes(size)}"
+            if close:
+                words = f"{short.get(name, name)} {_close(short_bytes(size))}"
+            gap = (" " if close else "  ") if told else ""
+            told += [gap, (FILLS[name], _fill(name)), words]
+        if cell_len("".join(map(_text, told))) <= width:
+            break
     return _line(*told, width=width)
+
+
+def _close(size: str) -> str:
+    return size.replace(" ", "").removesuffix("iB")
 
 
 def sentence_lines(cursor: Cursor, width: int, height: int) -> list[Text]:
