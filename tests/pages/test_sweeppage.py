@@ -85,7 +85,7 @@ def test_a_failure_above_a_budget_that_finishes_is_told_first(kept):
     runs = next(runs for runs in kept if all(run.end.outcome == "ok" for run in runs))
     failing = changed(runs, at2={"outcome": "oom"})
     page = sweep_page([failing], "")
-    assert page.answer[0] == "Of 3 runs, 2 finish, 1 run out of memory."
+    assert page.answer[0] == "Of 3 runs, 2 finish, 1 runs out of memory."
     name, policy = runs[0].header.trace_name, runs[0].header.policy
     assert page.answer[1].endswith(f"finishes: {name} under {policy} at 1 budget.")
     assert "Nowhere on the grid" in sweep_page([runs], "").answer[1]

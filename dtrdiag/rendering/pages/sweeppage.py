@@ -131,8 +131,16 @@ def _named(sets: Sequence[Sequence[KeptRun]]) -> list[_Series]:
 def _answer(traces: Sequence[Sequence[_Series]]) -> tuple[str, ...]:
     every = [run.end.outcome for mine in traces for each in mine for run in each.runs.values()]
     outcomes = Counter(every)
-    ends = ((OK, "finish"), (OOM, "run out of memory"), (THRASHED, "are stopped by the limit"))
-    said = [f"{outcomes[outcome]:,} {words}" for outcome, words in ends if outcomes[outcome]]
+    ends = (
+        (OK, "finishes", "finish"),
+        (OOM, "runs out of memory", "run out of memory"),
+        (THRASHED, "is stopped by the limit", "are stopped by the limit"),
+    )
+    said = [
+        f"{outcomes[outcome]:,} {one if outcomes[outcome] == 1 else many}"
+        for outcome, one, many in ends
+        if outcomes[outcome]
+    ]
     answer = [f"Of {count(len(every), 'run')}, {', '.join(said)}."]
     inverted = [
         f"{plain_name(each.header.trace_name)} under {each.name} at {count(len(above), 'budget')}"
