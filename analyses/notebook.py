@@ -128,7 +128,7 @@ def frontier_html(frontier: Frontier) -> str:
     return page(
         heading(title, sentence),
         facts(rows),
-        table(columns, steps, "who waits: the one that did not fit first"),
+        table(columns, steps, "who waits: the one that did not fit first", last=3),
         table(("storage", "computed by", "size", "state"), largest, "the largest in memory"),
     )
 

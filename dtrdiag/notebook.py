@@ -65,9 +65,16 @@ def facts(rows: Iterable[tuple[str, str | None]]) -> str:
 
 
 def table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, shown: int = 8
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    caption: str,
+    shown: int = 8,
+    last: int = 0,
 ) -> str:
-    """Rows under the names of their columns, at most `shown` of them; numbers are to the right."""
+    """Rows under the names of their columns; numbers are to the right.
+
+    Of more than `shown` rows the first ones are shown, or, `last` of them, the last ones.
+    """
     cells = list(zip(*rows, strict=True)) or [()] * len(columns)
     numeric = [all(cell[:1].isdigit() or not cell for cell in column) for column in cells]
     sides = ["right" if number else "left" for number in numeric]
@@ -75,6 +82,9 @@ def table(
         f'<th scope="col" style="{_CELL};text-align:{side}">{escape(name)}</th>'
         for name, side in zip(columns, sides, strict=True)
     )
+    kept = rows
+    if len(rows) > shown:
+        kept = [*rows[: shown - last], *rows[len(rows) - last :]]
     body = "".join(
         "<tr>"
         + "".join(
@@ -82,9 +92,10 @@ def table(
             for cell, side in zip(row, sides, strict=True)
         )
         + "</tr>"
-        for row in rows[:shown]
+        for row in kept
     )
-    cut = f" (the first {shown} of {len(rows):,})" if len(rows) > shown else ""
+    ends = f"{shown - last} and the last {last}" if last else f"{shown}"
+    cut = f" (the first {ends} of {len(rows):,})" if len(rows) > shown else ""
     title = f'<caption style="text-align:left;opacity:.75">{escape(caption + cut)}</caption>'
     return f"{_TABLE}{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Iterable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,12 @@ class SavedMap:
     from_bytes: int
     to_bytes: int
     resolution_bytes: int | None = None
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.between(self.from_bytes, self.to_bytes)._repr_html_()
+        except InputError as error:
+            return f"<p>{escape(error.what)}</p>"
 
     def between(self, from_bytes: int, to_bytes: int) -> BudgetMap:
         """What is known of a range.

@@ -20,6 +20,7 @@ from dtrdiag.errors import LogError
 from dtrdiag.events.codec import decode, header_version, is_unknown_kind
 from dtrdiag.events.records import SCHEMA_MINOR, End, Event, RunHeader
 from dtrdiag.files import open_source
+from dtrdiag.units import changes_words, exact_bytes, plain_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +59,15 @@ class LogReader:
         self.passed_over = 0
         self.watch: Callable[[int], None] = _unwatched
         self.header: RunHeader = self._read_header()
+
+    def __repr__(self) -> str:
+        header, budget = self.header, self.header.budget_bytes
+        room = "no budget" if budget is None else f"budget {exact_bytes(budget)}"
+        changed = changes_words(header.semantics, header.interventions)
+        return (
+            f"<{type(self).__name__} {plain_name(self.path, 200)}: "
+            f"{plain_name(header.trace_name)} under {plain_name(header.policy)}{changed}, {room}>"
+        )
 
     def __iter__(self) -> Iterator[Event]:
         """Events from the header to `end` or the cut.

@@ -16,7 +16,8 @@ from dtrdiag.analyses import (
     summarise_map,
 )
 from dtrdiag.hooks import Hooks
-from dtrdiag.instrumentation import EventRecorder
+from dtrdiag.instrumentation import EventRecorder, log_writer
+from dtrdiag.log import open_log
 from dtrdiag.rendering import charts
 from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
 from dtrdiag.trace.catalog import resolve
@@ -135,7 +136,7 @@ def test_a_frontier_shows_its_arithmetic(fails):
     text = shown(frontier).text
     for size in (frontier.shortfall_bytes, frontier.pinned_bytes, frontier.passes_at_bytes):
         assert f"{size:,} B" in text
-    assert f"(the first 8 of {frontier.depth:,})" in text
+    assert f"(the first 5 and the last 3 of {frontier.depth:,})" in text
     assert f"op {frontier.op} ({frontier.op_name})" in text
 
 
@@ -208,3 +209,24 @@ def test_no_text_has_a_colour_of_its_own(works, fails, budget_map):
         assert '"color:' not in content
         # The swatches of a legend are empty.
         assert content.count("background:") == content.count('"></span>')
+
+
+def test_of_many_ops_that_wait_the_innermost_and_the_outermost_are_shown(fails):
+    frontier = pinned_frontier(fails)
+    assert len(frontier.stack) > 20
+    text = shown(frontier).text
+    assert f"(the first 5 and the last 3 of {len(frontier.stack):,})" in text
+    for step in (*frontier.stack[:3], *frontier.stack[-5:]):
+        assert f" {step.op} {step.name} " in text
+
+
+def test_a_log_is_shown_by_its_header(tmp_path, fails):
+    for name, reader in (("fails.jsonl", "LogReader"), ("fails.parquet", "ParquetReader")):
+        log = tmp_path / name
+        with log_writer(log) as writer:
+            for event in fails:
+                writer(event)
+        told = repr(open_log(str(log)))
+        shown_as = f"<{reader} {notebook.plain_name(str(log), 200)}: recurrent-16 under dtr"
+        assert told.startswith(shown_as)
+        assert told.endswith(f"budget {FAILS:,} B>")

@@ -53,6 +53,8 @@ def part(saved, kept):
 def test_what_was_written_is_read(found, path):
     write_map(path, found)
     again = read_map(path)
+    assert again._repr_html_() == again.between(again.from_bytes, again.to_bytes)._repr_html_()
+    assert '<svg role="img"' in again._repr_html_()
     assert is_saved_map(path)
     assert runs(again) == runs(found)
     assert again.definition == found.definition
