@@ -135,7 +135,9 @@ def x_axis(peak_bytes: int | None) -> dict[str, Any]:
     label = "format(datum.value, ',d')"
     title = "budget (B)"
     if peak_bytes:
-        label = f"[{label}, format(datum.value / {peak_bytes}, '.6~f')]"
+        # As many digits as tell the ticks apart, however far in.
+        digits = f"max(6, ceil(log({peak_bytes} / (domain[1] - domain[0])) / LN10) + 2)"
+        label = f"[{label}, format(datum.value / {peak_bytes}, '.' + {digits} + '~f')]"
         title = "budget (B), and as a ratio of the peak"
     axis = {
         "title": title,

@@ -215,7 +215,15 @@ class _Memory:
         }
         x = self._parts.x_encoding()
         y = {"field": "y", "type": "quantitative"}
-        text = {"type": "text", "align": "right", "baseline": "bottom", "dx": -4, "dy": -3}
+        # Zoomed in, the stop may be at either side of what is shown.
+        early = "datum.x < domain[0] + 0.4 * (domain[1] - domain[0])"
+        text = {
+            "type": "text",
+            "align": {"expr": f"{early} ? 'left' : 'right'"},
+            "baseline": "bottom",
+            "dx": {"expr": f"{early} ? 6 : -4"},
+            "dy": -3,
+        }
         return [
             {
                 "data": {"name": "stop"},

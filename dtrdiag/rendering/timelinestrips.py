@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,12 @@ from dtrdiag.rendering.units import count
 
 HEIGHT = 90
 """In pixels."""
+LEGEND = {
+    "pressure": "to make room (upwards)",
+    "release": "on release (downwards)",
+    "banish": "freed for good (downwards)",
+}
+"""What the legend says of each cause of evictions."""
 
 
 def _round(most: float) -> float:
@@ -45,12 +52,14 @@ class TimelineStrips:
             if found.evictions[cause].any():
                 more[cause] = self._spikes(found.evictions[cause], sizes[cause], unit, sign)
                 layers.append(self._spiked(cause, CAUSE_COLOURS[cause]))
+        causes = [cause for cause in sizes if found.evictions[cause].any()]
+        for layer in layers:
+            layer["encoding"]["color"] = self._legend(layer["data"]["name"], causes)
         downwards = [int(sizes[cause].max()) for cause in ("release", "banish")]
         ticks = sorted({-_round(max(downwards) / unit.size), 0, _round(most_up / unit.size)})
         down = "freed on release" if "banish" not in more else "freed for good"
         words = "Bytes evicted in each bucket: upwards to make room"
         words += f", downwards {down}." if len(more) > 1 or "pressure" not in more else "."
-        causes = [cause for cause in sizes if found.evictions[cause].any()]
         columns: Rows = {"place": self._texts.places()}
         for cause in causes:
             columns[cause] = self._texts.evictions(cause)
@@ -61,6 +70,19 @@ class TimelineStrips:
             columns=columns, more=more,
             readings=(Reading("place", self._texts.place_label), *readings),
         )  # fmt: skip
+
+    @staticmethod
+    def _legend(cause: str, causes: Sequence[str]) -> Layer:
+        """The colour of a cause, with a legend of those that there are."""
+        return {
+            "datum": LEGEND[cause],
+            "type": "nominal",
+            "title": None,
+            "scale": {
+                "domain": [LEGEND[each] for each in causes],
+                "range": [CAUSE_COLOURS[each] for each in causes],
+            },
+        }
 
     def remats(self) -> Chart:
         """How many ops were executed again."""

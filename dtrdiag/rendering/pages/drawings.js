@@ -1,4 +1,8 @@
 // Drawings that are zoomed, and whose nodes tell about themselves.
+const READABLE = 0.9;
+const PARTLY = "A part of the graph is shown: drag it, or press the arrow keys, for the rest, " +
+  "or “all” for the whole.";
+
 class Drawing {
   constructor(figure) {
     this.figure = figure;
@@ -8,6 +12,7 @@ class Drawing {
     this.whole = this.svg.getAttribute("viewBox").split(/[ ,]+/).map(Number);
     this.box = this.whole;
     this.fitHeight();
+    this.open();
     const tools = $(".tools", figure);
     tools.hidden = false;
     for (const button of all("button", tools)) {
@@ -41,6 +46,27 @@ class Drawing {
     if (shown < this.svg.clientHeight) this.svg.style.height = `${Math.max(shown, 160)}px`;
   }
 
+  // At first text is large enough to be read; what that leaves no room for is a drag away.
+  open() {
+    const [x, y, width, height] = this.whole;
+    const [across, down] = [this.svg.clientWidth, this.svg.clientHeight];
+    const natural = Number(this.svg.dataset.width) / width;
+    if (!across || !down || !natural) return;
+    const scale = natural * Math.min(1.25, Math.max(READABLE, across / (natural * width)));
+    const box = [x, y, across / scale, down / scale];
+    if (box[2] >= width && box[3] >= height) return;
+    if (box[2] >= width) box[0] = x + (width - box[2]) / 2;
+    else if (box[2] < width / 2) box[0] = this.middle() - box[2] / 2;
+    this.show(box);
+  }
+
+  // Of the topmost op, along x.
+  middle() {
+    const node = $("[id^=op_]", this.svg) ?? this.svg, place = node.getBoundingClientRect();
+    const at = new DOMPoint(place.left + place.width / 2, place.top);
+    return at.matrixTransform(this.svg.getScreenCTM().inverse()).x;
+  }
+
   tell(node) {
     const list = make("dl");
     for (const [label, text] of this.details[node.id]) {
@@ -57,12 +83,15 @@ class Drawing {
 
   show(box) {
     const [x, y, width, height] = this.whole;
-    if (box[2] >= width) box = this.whole;
+    if (box[2] >= width && box[3] >= height) box = this.whole;
     else if (box[2] < width / 200) return;
     const limit = (at, span, from, most) =>
       Math.max(from - span / 2, Math.min(from + most - span / 2, at));
-    this.box = [limit(box[0], box[2], x, width), limit(box[1], box[3], y, height), box[2], box[3]];
+    if (box === this.whole) this.box = box;
+    else this.box = [limit(box[0], box[2], x, width), limit(box[1], box[3], y, height), box[2], box[3]];
     this.svg.setAttribute("viewBox", this.box.join(" "));
+    const extent = named(`${this.figure.id}-extent`);
+    if (extent) extent.textContent = this.box === this.whole ? "" : PARTLY;
   }
 
   zoom(factor, across = 0.5, down = 0.5) {
@@ -97,7 +126,7 @@ class Drawing {
   wheel(event) {
     const focused = this.canvas.contains(document.activeElement);
     if (!(event.ctrlKey || event.metaKey || focused)) return;
-    if (event.deltaY > 0 && this.box[2] >= this.whole[2]) return;
+    if (event.deltaY > 0 && this.box === this.whole) return;
     event.preventDefault();
     const place = this.svg.getBoundingClientRect();
     this.zoom(

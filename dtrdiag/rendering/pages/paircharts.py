@@ -87,7 +87,9 @@ def _joined(chart: Chart, whole: tuple[float, float], parted: int | None, x: Lay
     marked: Layer = {"data": {"name": "parted"}, "encoding": {"x": {**x, "field": "x"}}}
     up = {"y": {"value": 0}, "y2": {"value": height}}
     # Over memory there is room at the top; a low chart has none where its lines are.
-    text = {"y": {"value": 2 if height > _HEIGHT else height / 2}, "text": {"field": "text"}}
+    place = 2 if height > _HEIGHT else _clear_of_zero(chart, height)
+    text = {"y": {"value": place}, "text": {"field": "text"}}
+    late = "datum.x > domain[0] + 0.85 * (domain[1] - domain[0])"
     layers = [
         {
             **marked,
@@ -98,9 +100,9 @@ def _joined(chart: Chart, whole: tuple[float, float], parted: int | None, x: Lay
             **marked,
             "mark": {
                 "type": "text",
-                "align": "left",
+                "align": {"expr": f"{late} ? 'right' : 'left'"},
                 "baseline": "top",
-                "dx": 5,
+                "dx": {"expr": f"{late} ? -5 : 5"},
                 "fontWeight": 600,
             },
             "encoding": {**marked["encoding"], **text},
@@ -110,6 +112,14 @@ def _joined(chart: Chart, whole: tuple[float, float], parted: int | None, x: Lay
     more["parted"] = {"x": [parted], "text": ["they part"]}
     spec = {**chart.spec, "layer": [*chart.spec["layer"], *layers]}
     return attrs.evolve(chart, spec=spec, more=more)
+
+
+def _clear_of_zero(chart: Chart, height: float) -> float:
+    """Where along y a label is not struck through: away from where the extra cost is nothing."""
+    extra = chart.columns.get("extra") if chart.id == "extra" else None
+    if not extra:
+        return height / 2
+    return height * (0.1 if max(extra) > -min(extra) else 0.75)
 
 
 @attrs.frozen
