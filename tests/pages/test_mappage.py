@@ -14,6 +14,7 @@ from dtrdiag.experiments.budget_map import Mapper
 from dtrdiag.experiments.outcomes import Outcomes
 from dtrdiag.interventions import parse_interventions
 from dtrdiag.rendering.commands import run_command
+from dtrdiag.rendering.mapcharts import x_axis
 from dtrdiag.rendering.maprows import map_rows, row_columns, shared_stretches
 from dtrdiag.rendering.pages.mappage import map_page
 from dtrdiag.rendering.pages.parts import Chart, Commands, Table
@@ -365,3 +366,8 @@ def test_stretches_that_maps_have_in_common_are_cut_wherever_one_changes(real):
         (max(s.lo_bytes, LOW), min(s.hi_bytes or 1 << 62, real.to_bytes + 1)) for s in segments
     ]
     assert all(here[1] is None and here[0] is not None for _, _, here in found)
+
+
+def test_ratios_of_ticks_have_as_many_digits_as_the_zoom_asks_for(real):
+    label = x_axis(real.header.peak_bytes)["axis"]["labelExpr"]
+    assert f"log({real.header.peak_bytes} / (domain[1] - domain[0]))" in label

@@ -117,6 +117,8 @@ def test_charts_hold_the_timeline(oom, oom_page):
     assert tops == sorted(tops)
     assert tops[-1] == pytest.approx(found.high_bytes.max() / (1 << 20), rel=1e-5)
     assert max(charts["depth"].columns["depth"]) == found.depth.max()
+    legends = [layer["encoding"]["color"]["datum"] for layer in charts["evictions"].spec["layer"]]
+    assert legends == ["to make room (upwards)", "on release (downwards)"]
     assert charts["remats"].columns["remats"].count("none") == (found.remats == 0).sum()
 
 

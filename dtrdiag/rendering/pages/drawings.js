@@ -42,7 +42,8 @@ class Drawing {
   // A small picture needs no tall box.
   fitHeight() {
     const height = Number(this.svg.dataset.height), width = Number(this.svg.dataset.width);
-    const shown = height * Math.min(1.25, this.canvas.clientWidth / width) + 16;
+    const scale = Math.min(1.25, Math.max(READABLE, this.canvas.clientWidth / width));
+    const shown = height * scale + 16;
     if (shown < this.svg.clientHeight) this.svg.style.height = `${Math.max(shown, 160)}px`;
   }
 
