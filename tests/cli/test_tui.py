@@ -505,6 +505,9 @@ def test_the_verb_opens_one_log_or_two(on_terminal, works, fails):
     starting.replay_in_terminal([str(works)], [])
     starting.replay_in_terminal([str(works), str(fails)], [])
     assert [len(app.cursors) for app in on_terminal] == [1, 2]
+    told = starting.sys.stderr.getvalue().splitlines()
+    assert told[0].startswith("dtrdiag: reading ")
+    assert " and " in told[1]
 
 
 @pytest.mark.parametrize(

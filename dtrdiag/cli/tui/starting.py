@@ -11,6 +11,7 @@ from dtrdiag.cli.sources import check_no_map
 from dtrdiag.cli.tui.cursor import Cursor
 from dtrdiag.cli.tui.eventfile import EventFile
 from dtrdiag.errors import UsageError
+from dtrdiag.units import plain_name
 
 
 def replay_in_terminal(paths: Sequence[str], others: Sequence[str]) -> None:
@@ -30,6 +31,10 @@ def replay_in_terminal(paths: Sequence[str], others: Sequence[str]) -> None:
     check_terminal()
     for path in paths:
         check_no_map(path)
+    # The screen shows nothing before the logs are indexed and textual is there.
+    names = " and ".join(plain_name(path, 100) for path in paths)
+    sys.stderr.write(f"dtrdiag: reading {names} ...\n")
+    sys.stderr.flush()
     cursors = tuple(Cursor(EventFile(path)) for path in paths)
     if len(cursors) == 2:
         from dtrdiag.analyses.reading import require_same_trace
