@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Answer the arguments (those of this process by default); returns the exit status."""
     open_missing_streams()
     gc.set_threshold(_ALLOCATIONS)
+    # Arrow's own pool keeps what was given back; large logs are read in parts, one after the other.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
         if VARIABLE in os.environ:
             from dtrdiag.cli.completing import complete
