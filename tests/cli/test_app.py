@@ -150,6 +150,7 @@ def test_a_full_disk_behind_standard_output_is_told(here):
 def test_an_interrupt_ends_a_sweep_and_its_workers_in_one_line(here):
     # Enough runs for a minute; the progress file says when the first ones are saved.
     sweep = ["sweep", "recurrent-16", "--ratios", "0.3:0.9:0.0005", "-j", "2", "-o", "kept"]
+    sweep += ["--engine", "python"]
     process = subprocess.Popen(
         [*PROGRAM, *sweep], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
@@ -251,6 +252,7 @@ def test_an_interrupt_while_modules_are_loaded_is_one_line(dtrdiag, monkeypatch)
 @pytest.mark.skipif(os.name == "nt", reason="signals differ")
 def test_workers_end_with_a_sweep_that_is_killed(here):
     sweep = ["sweep", "recurrent-16", "--ratios", "0.3:0.9:0.0005", "-j", "2", "-o", "kept"]
+    sweep += ["--engine", "python"]
     process = subprocess.Popen([*PROGRAM, *sweep], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     for _ in range(600):
         if list(here.glob("kept/runs/*/*.parquet")) or process.poll() is not None:

@@ -225,7 +225,7 @@ def test_runs_that_must_be_equal_and_are_not_are_a_fault(change):
 
 
 def test_a_failing_run_in_a_process_is_told_as_it_is():
-    with pytest.raises(UsageError, match="unknown"):
+    with pytest.raises(UsageError, match='no policy "nobody-knows-it"'):
         mapped(CHAIN, 1, 9, RunConfig("nobody-knows-it"), jobs=2, alone_seconds=0)
 
 
