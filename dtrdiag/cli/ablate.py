@@ -57,8 +57,8 @@ from dtrdiag.rendering.commands import rules_words
 from dtrdiag.rendering.pages.parts import Chart
 from dtrdiag.rendering.pictures import chart_picture
 from dtrdiag.rendering.stripcharts import strip_chart
-from dtrdiag.rendering.units import count, plain_name
 from dtrdiag.trace import Trace
+from dtrdiag.units import count, plain_name
 
 DEFAULT_SEEDS = 5
 

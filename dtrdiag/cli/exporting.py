@@ -26,7 +26,7 @@ from dtrdiag.rendering.eventtable import write_event_table, write_table
 from dtrdiag.rendering.graphml import graphml
 from dtrdiag.rendering.perfetto import Timeline, write_timeline
 from dtrdiag.rendering.trackevents import load_perfetto
-from dtrdiag.rendering.units import both_bytes, count, duration, plain_name
+from dtrdiag.units import both_bytes, count, duration, plain_name
 
 
 def _nothing() -> None:

@@ -35,9 +35,9 @@ from dtrdiag.rendering.mapcharts import map_chart
 from dtrdiag.rendering.maps import map_words, segment_table
 from dtrdiag.rendering.pictures import chart_picture
 from dtrdiag.rendering.tables import run_table
-from dtrdiag.rendering.units import count
 from dtrdiag.simulator import RunConfig, budget_from_ratio
 from dtrdiag.trace import Trace
+from dtrdiag.units import count
 
 MAX_JOBS = 256
 MADE_OF = "a map is made of the trace: dtrdiag map TRACE --from A --to B"

@@ -37,10 +37,10 @@ from dtrdiag.rendering.dot import frontier_dot
 from dtrdiag.rendering.facts import trace_words
 from dtrdiag.rendering.pages.page import check_libraries, page_html
 from dtrdiag.rendering.pages.pairpage import pair_page
-from dtrdiag.rendering.units import exact_bytes
 from dtrdiag.rendering.words import diff_words, frontier_words
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace import Trace
+from dtrdiag.units import exact_bytes
 
 QUICKSTART_SCHEMA = "dtrdiag.quickstart/1"
 TRACE, POLICY = "recurrent-16", "dtr"

@@ -20,8 +20,8 @@ from dtrdiag.errors import UsageError
 from dtrdiag.rendering.pages.page import charts_of, check_libraries, drawings_of, page_html
 from dtrdiag.rendering.pages.parts import Chart, Drawing, Page
 from dtrdiag.rendering.pictures import KINDS, chart_picture, drawing_picture
-from dtrdiag.rendering.units import short_bytes
 from dtrdiag.suggestions import no_such
+from dtrdiag.units import short_bytes
 
 REPORT_SCHEMA = "dtrdiag.report/1"
 SUFFIXES = (".html", ".htm")

@@ -25,9 +25,9 @@ from dtrdiag.errors import UsageError
 from dtrdiag.instrumentation import check_log_name
 from dtrdiag.rendering.answers import next_words, run_words
 from dtrdiag.rendering.tables import run_table
-from dtrdiag.rendering.units import plain_name
 from dtrdiag.simulator import RunConfig, RunResult, simulate
 from dtrdiag.trace import Trace
+from dtrdiag.units import plain_name
 
 
 @takes_rules

@@ -27,7 +27,6 @@ from dtrdiag.experiments.map_files import holds_map
 from dtrdiag.files import ARCHIVE_SEPARATOR, read_first_line
 from dtrdiag.hooks import Hooks
 from dtrdiag.log import LogReader, is_parquet, open_log
-from dtrdiag.rendering.units import plain_name
 from dtrdiag.simulator import (
     RunConfig,
     RunResult,
@@ -38,6 +37,7 @@ from dtrdiag.simulator import (
 )
 from dtrdiag.trace import Trace
 from dtrdiag.trace.catalog import known_traces, resolve
+from dtrdiag.units import plain_name
 
 _FIRST_LINE_BYTES = 16 << 20
 # As long as any line of an event log may be.

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dtrdiag.analyses.effects import CANNOT_SHOW, CENSORED, LACKS, SHOWS, WEAKER
-from dtrdiag.rendering.units import (
+from dtrdiag.units import (
     LONG_NAME,
     NOT_KNOWN,
     changes_words,

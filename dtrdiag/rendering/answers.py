@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dtrdiag.rendering.tables import outcome_text
-from dtrdiag.rendering.units import (
+from dtrdiag.units import (
     NOT_KNOWN,
     both_bytes,
     changes_words,

@@ -15,7 +15,7 @@ from dtrdiag.analyses.chains import Chain, Chains, Cycle
 from dtrdiag.analyses.displacement import Component
 from dtrdiag.analyses.loops import Loop
 from dtrdiag.analyses.remat_cost import Share
-from dtrdiag.rendering.units import (
+from dtrdiag.units import (
     LONG_NAME,
     NOT_KNOWN,
     both_bytes,

@@ -7,7 +7,7 @@ from typing import Protocol
 from dtrdiag.checker import MAX_PROBLEMS, Checker, Problem
 from dtrdiag.checkerscores import CHECKED_POLICIES
 from dtrdiag.rendering.replays import only_cut
-from dtrdiag.rendering.units import count, plain_name
+from dtrdiag.units import count, plain_name
 
 
 class CheckedMap(Protocol):

@@ -13,7 +13,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from dtrdiag.rendering.units import LONG_NAME, NOT_KNOWN, count, plain_name
+from dtrdiag.units import LONG_NAME, NOT_KNOWN, count, plain_name
 
 Document = Mapping[str, Any]
 STYLES = {

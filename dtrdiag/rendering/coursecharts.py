@@ -12,7 +12,7 @@ from dtrdiag.analyses.diff import RunDiff
 from dtrdiag.analyses.trajectory import Trajectory
 from dtrdiag.errors import UsageError
 from dtrdiag.rendering.pages.parts import Chart, Reading
-from dtrdiag.rendering.units import plain_name, short_bytes
+from dtrdiag.units import plain_name, short_bytes
 
 PIECES = 720
 """Of a longer course, the first, least, largest and last value of each piece are drawn."""

@@ -10,7 +10,7 @@ from dtrdiag.analyses.alignment import Place
 from dtrdiag.analyses.diff import RunDiff
 from dtrdiag.analyses.reevicted import OneSided, ReEvictions
 from dtrdiag.analyses.trajectory import YES, Trajectory
-from dtrdiag.rendering.units import LONG_NAME, count, duration, plain_name, short_bytes
+from dtrdiag.units import LONG_NAME, count, duration, plain_name, short_bytes
 
 
 def trajectory_words(diff: RunDiff) -> list[str]:

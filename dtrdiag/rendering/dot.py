@@ -16,7 +16,7 @@ from dtrdiag.analyses.frontier import Frontier, FrontierStep, FrontierStorage
 from dtrdiag.analyses.graph import STATES
 from dtrdiag.ids import StorageId
 from dtrdiag.rendering.palette import look
-from dtrdiag.rendering.units import both_bytes, changes_words, count, plain_name, short_bytes
+from dtrdiag.units import both_bytes, changes_words, count, plain_name, short_bytes
 
 COLLAPSE_ABOVE = 12
 """A chain of more steps is drawn without its middle."""

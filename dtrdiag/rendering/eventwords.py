@@ -27,7 +27,7 @@ from dtrdiag.events.records import (
 )
 from dtrdiag.ids import OpId, StorageId
 from dtrdiag.log import Replay
-from dtrdiag.rendering.units import (
+from dtrdiag.units import (
     both_bytes,
     changes_words,
     count,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from rich.table import Table
 from rich.text import Text
 
-from dtrdiag.rendering.units import NOT_KNOWN, both_bytes, count, duration, plain_name
+from dtrdiag.units import NOT_KNOWN, both_bytes, count, duration, plain_name
 
 Document = Mapping[str, Any]
 

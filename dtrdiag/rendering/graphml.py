@@ -15,7 +15,7 @@ import networkx as nx
 from dtrdiag.analyses.frontier import Frontier
 from dtrdiag.errors import OutputError
 from dtrdiag.ids import StorageId
-from dtrdiag.rendering.units import plain_name
+from dtrdiag.units import plain_name
 
 
 def frontier_graph(frontier: Frontier) -> nx.MultiDiGraph[str]:

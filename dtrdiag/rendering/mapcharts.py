@@ -25,7 +25,7 @@ from dtrdiag.rendering.commands import rules_words, run_command
 from dtrdiag.rendering.mapmarks import BYTES_A_PIXEL, label_pixels, marks_layer, summary_marks
 from dtrdiag.rendering.maprows import WORDS, largest_overhead, map_rows, row_columns
 from dtrdiag.rendering.pages.parts import Chart, Reading
-from dtrdiag.rendering.units import changes_words, plain_name
+from dtrdiag.units import changes_words, plain_name
 
 COLOURS = OUTCOME_COLOURS | {UNKNOWN: "#8c8c8c"}
 LEGEND = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dtrdiag.analyses.budget_map import Cliff, MapSummary, Segment
-from dtrdiag.rendering.units import short_bytes
+from dtrdiag.units import short_bytes
 
 LABEL_PIXELS = 44
 """Numbers of inversions closer together than this are one label."""

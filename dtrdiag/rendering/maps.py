@@ -19,7 +19,7 @@ from dtrdiag.analyses.budget_map import (
 )
 from dtrdiag.analyses.instability import Instability, measure_instability
 from dtrdiag.rendering.palette import OUTCOME_STYLES
-from dtrdiag.rendering.units import (
+from dtrdiag.units import (
     NOT_KNOWN,
     both_bytes,
     changes_words,

@@ -32,7 +32,7 @@ from dtrdiag.events.records import (
 from dtrdiag.ids import OpId, StorageId
 from dtrdiag.log.replay import Replay
 from dtrdiag.rendering.trackevents import Argument, TrackEventWriter
-from dtrdiag.rendering.units import changes_words
+from dtrdiag.units import changes_words
 
 MODEL, REMAT, EVICTIONS, STOP = "model ops", "rematerialisation", "evictions", "run"
 """The tracks of slices and instants."""

@@ -16,7 +16,7 @@ from dtrdiag.errors import OutputError, UsageError
 from dtrdiag.rendering.dotprogram import DOT_SECONDS
 from dtrdiag.rendering.pages.parts import Chart, Drawing
 from dtrdiag.rendering.pdffiles import same_pdf
-from dtrdiag.rendering.units import plain_name
+from dtrdiag.units import plain_name
 
 KINDS = ("svg", "png", "pdf")
 WIDTH, HEIGHT = 720, 220

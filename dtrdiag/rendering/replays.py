@@ -15,7 +15,7 @@ from dtrdiag.events import Event, encode
 from dtrdiag.events.records import RunHeader
 from dtrdiag.log import Problem, Replay, Verification
 from dtrdiag.rendering.palette import look
-from dtrdiag.rendering.units import (
+from dtrdiag.units import (
     LONG_NAME,
     both_bytes,
     changes_words,

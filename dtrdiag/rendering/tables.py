@@ -16,7 +16,7 @@ from dtrdiag.analyses.diff import RunDiff
 from dtrdiag.analyses.frontier import Frontier, FrontierStep
 from dtrdiag.analyses.sets import EvictionSets
 from dtrdiag.rendering.palette import OUTCOME_STYLES, look
-from dtrdiag.rendering.units import (
+from dtrdiag.units import (
     LONG_NAME,
     both_bytes,
     cut_words,

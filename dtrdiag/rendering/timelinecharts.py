@@ -17,7 +17,7 @@ from dtrdiag.rendering.pages.parts import Chart, Reading
 from dtrdiag.rendering.palette import look
 from dtrdiag.rendering.timelineparts import BYTES, Layer, Rows, TimelineParts, Unit
 from dtrdiag.rendering.timelinestrips import TimelineStrips
-from dtrdiag.rendering.units import short_bytes
+from dtrdiag.units import short_bytes
 
 STATES = ("pinned", "locked", "evictable")
 """From below."""

@@ -11,7 +11,7 @@ import numpy as np
 from dtrdiag.analyses.timeline import DECISION, STEP, Timeline
 from dtrdiag.rendering.pages.parts import Chart
 from dtrdiag.rendering.timelinetexts import TimelineTexts
-from dtrdiag.rendering.units import short_bytes
+from dtrdiag.units import short_bytes
 
 BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))

@@ -11,7 +11,7 @@ import numpy as np
 from dtrdiag.rendering.pages.parts import Chart, Reading
 from dtrdiag.rendering.palette import CAUSE_COLOURS, REMAT_COLOUR
 from dtrdiag.rendering.timelineparts import BYTES, Layer, Rows, TimelineParts, Unit
-from dtrdiag.rendering.units import count
+from dtrdiag.units import count
 
 HEIGHT = 90
 """In pixels."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dtrdiag.analyses.timeline import CLOCK, Timeline
-from dtrdiag.rendering.units import both_bytes, count, duration, overhead_words, short_bytes
+from dtrdiag.units import both_bytes, count, duration, overhead_words, short_bytes
 
 NOTHING = "none"
 _TIMES = ((1_000_000_000, "s", 9), (1_000_000, "ms", 6), (1_000, "us", 3), (1, "ns", 0))

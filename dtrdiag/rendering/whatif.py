@@ -10,7 +10,8 @@ from rich.table import Table
 
 from dtrdiag.analyses.diff import RunDiff
 from dtrdiag.rendering.tables import outcome_text
-from dtrdiag.rendering.units import (
+from dtrdiag.rendering.words import divergence_words
+from dtrdiag.units import (
     both_bytes,
     count,
     duration,
@@ -18,7 +19,6 @@ from dtrdiag.rendering.units import (
     overhead_words,
     plain_name,
 )
-from dtrdiag.rendering.words import divergence_words
 
 Document = Mapping[str, Any]
 _LONGEST = 400

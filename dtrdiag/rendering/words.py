@@ -11,7 +11,7 @@ from dtrdiag.analyses.frontier import Frontier, FrontierStep
 from dtrdiag.analyses.sets import SetComparison
 from dtrdiag.analyses.summary import RunSummary
 from dtrdiag.rendering.diffs import re_evicted_words, trajectory_words
-from dtrdiag.rendering.units import (
+from dtrdiag.units import (
     both_bytes,
     changes_words,
     count,

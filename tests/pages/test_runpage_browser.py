@@ -8,9 +8,9 @@ from dtrdiag.instrumentation import JsonlWriter
 from dtrdiag.log import open_log
 from dtrdiag.rendering.pages.page import page_html
 from dtrdiag.rendering.pages.runpage import run_page
-from dtrdiag.rendering.units import both_bytes
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace.catalog import resolve
+from dtrdiag.units import both_bytes
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from dtrdiag.rendering.diffs import (
     trajectory_table,
     trajectory_words,
 )
-from dtrdiag.rendering.units import duration
 from dtrdiag.rendering.words import diff_words
 from dtrdiag.simulator import RunConfig, simulate
+from dtrdiag.units import duration
 
 
 def told(sentences):

@@ -15,7 +15,7 @@ import pytest
 from dtrdiag.errors import OutputError
 from dtrdiag.rendering import dot, dotprogram
 from dtrdiag.rendering.palette import LOOKS
-from dtrdiag.rendering.units import plain_name
+from dtrdiag.units import plain_name
 
 needs_dot = pytest.mark.skipif(
     shutil.which("dot") is None, reason="no program `dot` (Debian: apt install graphviz)"

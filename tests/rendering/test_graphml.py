@@ -7,7 +7,7 @@ import pytest
 
 from dtrdiag.errors import OutputError
 from dtrdiag.rendering.graphml import frontier_graph, graphml, write_graphml
-from dtrdiag.rendering.units import plain_name
+from dtrdiag.units import plain_name
 
 
 def read_back(document):

@@ -26,7 +26,7 @@ from dtrdiag.cli.tui.views import View
 from dtrdiag.errors import AnalysisError, LogError
 from dtrdiag.events.records import Event
 from dtrdiag.log import open_log
-from dtrdiag.rendering.units import plain_name
+from dtrdiag.units import plain_name
 
 if TYPE_CHECKING:
     from dtrdiag.analyses import Divergence

@@ -21,7 +21,7 @@ from dtrdiag.ids import OpId, StorageId
 from dtrdiag.log import Frame, Replay
 from dtrdiag.rendering.eventwords import SHORT, event_words, score_words, short_words
 from dtrdiag.rendering.palette import LOOKS, OUTCOME_STYLES, look
-from dtrdiag.rendering.units import count, duration, exact_bytes, plain_name, short_bytes
+from dtrdiag.units import count, duration, exact_bytes, plain_name, short_bytes
 
 FILLS = {"pinned": "█", "locked": "▓", "evictable": "░", "other": "?", "free": "·"}
 """What each part of the memory bar is drawn with."""

@@ -21,7 +21,7 @@ from dtrdiag.ids import OpId, StorageId
 from dtrdiag.log import Replay
 from dtrdiag.rendering.eventwords import op_words, score_words
 from dtrdiag.rendering.palette import look
-from dtrdiag.rendering.units import both_bytes, count, duration, plain_name
+from dtrdiag.units import both_bytes, count, duration, plain_name
 
 MOST = 400
 """Entries of a history; those around the cursor stay."""

@@ -18,7 +18,7 @@ from dtrdiag.rendering.chains import (
 )
 from dtrdiag.rendering.pages.fromrich import page_table
 from dtrdiag.rendering.pages.parts import RIGHT, Column, Part, Section, Table, Words
-from dtrdiag.rendering.units import NOT_KNOWN, both_bytes, count, duration, plain_name
+from dtrdiag.units import NOT_KNOWN, both_bytes, count, duration, plain_name
 
 TOP = 12
 """Storages, loops, operators and steps to show."""

@@ -14,7 +14,6 @@ from dtrdiag.rendering.pages.fromrich import page_table
 from dtrdiag.rendering.pages.parts import Commands, Drawing, Section, Words
 from dtrdiag.rendering.pictures import dot_picture
 from dtrdiag.rendering.tables import frontier_table, state_table
-from dtrdiag.rendering.units import both_bytes, count, plain_name, short_bytes
 from dtrdiag.rendering.words import (
     asked_back_words,
     forbid_option,
@@ -22,6 +21,7 @@ from dtrdiag.rendering.words import (
     pending_words,
     stack_words,
 )
+from dtrdiag.units import both_bytes, count, plain_name, short_bytes
 
 LISTED = 12
 """Storages that the details of one node list at most."""

@@ -16,7 +16,7 @@ from dtrdiag.rendering.claims import (
 )
 from dtrdiag.rendering.pages.ledgershape import check_ledger
 from dtrdiag.rendering.pages.parts import RIGHT, Column, Page, Part, Section, Table, Words
-from dtrdiag.rendering.units import LONG_NAME, NOT_KNOWN, plain_name
+from dtrdiag.units import LONG_NAME, NOT_KNOWN, plain_name
 
 NOT_RUN = "not run"
 STATUS_WORDS = {

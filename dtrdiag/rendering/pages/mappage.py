@@ -24,7 +24,7 @@ from dtrdiag.rendering.pages.maptables import (
 )
 from dtrdiag.rendering.pages.parts import Chart, Page, Section, Words
 from dtrdiag.rendering.stripcharts import strip_chart
-from dtrdiag.rendering.units import both_bytes, changes_words, count, exact_bytes, plain_name
+from dtrdiag.units import both_bytes, changes_words, count, exact_bytes, plain_name
 
 WITHIN = 0.001
 """How close the two budgets of a cliff are, as a share of the peak."""

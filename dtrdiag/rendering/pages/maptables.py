@@ -12,7 +12,7 @@ from dtrdiag.rendering.commands import changed, run_command
 from dtrdiag.rendering.mapmarks import widest_first
 from dtrdiag.rendering.maprows import WORDS, MapRow, narrowest_first
 from dtrdiag.rendering.pages.parts import RIGHT, Column, Commands, Part, Table, Words
-from dtrdiag.rendering.units import (
+from dtrdiag.units import (
     NOT_KNOWN,
     both_bytes,
     count,

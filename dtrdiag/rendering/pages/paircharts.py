@@ -19,7 +19,7 @@ from dtrdiag.events.records import RunHeader
 from dtrdiag.rendering.pages.parts import Chart, Reading
 from dtrdiag.rendering.timelinecharts import timeline_charts
 from dtrdiag.rendering.timelineparts import TIMES, Rows, TimelineParts, Unit
-from dtrdiag.rendering.units import duration, plain_name, short_bytes
+from dtrdiag.units import duration, plain_name, short_bytes
 
 GROUP = "pair"
 POINTS = 1500

@@ -21,8 +21,8 @@ from dtrdiag.rendering.pages.pairparting import parting_section
 from dtrdiag.rendering.pages.parts import Column, Commands, Page, Part, Section, Table, Words
 from dtrdiag.rendering.pages.runfacts import run_facts
 from dtrdiag.rendering.tables import operators_table, sets_table
-from dtrdiag.rendering.units import NOT_KNOWN, count, plain_name
 from dtrdiag.rendering.words import diff_words
+from dtrdiag.units import NOT_KNOWN, count, plain_name
 
 TOP = 25
 """Storages and operators that are listed at most."""

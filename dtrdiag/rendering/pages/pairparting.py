@@ -10,8 +10,8 @@ from dtrdiag.analyses.divergence import FIT, Decision, Divergence
 from dtrdiag.events.records import Score
 from dtrdiag.ids import StorageId
 from dtrdiag.rendering.pages.parts import RIGHT, Column, Part, Section, Table, Words
-from dtrdiag.rendering.units import LONG_NAME, NOT_KNOWN, both_bytes, duration, plain_name
 from dtrdiag.rendering.words import divergence_words
+from dtrdiag.units import LONG_NAME, NOT_KNOWN, both_bytes, duration, plain_name
 
 SIDES = ("a", "b")
 _CAUSES = {"pressure": "to make room", "release": "on release", "banish": "for good"}

@@ -9,7 +9,7 @@ import attrs
 from dtrdiag.analyses.summary import RunSummary
 from dtrdiag.rendering.commands import changed, run_command
 from dtrdiag.rendering.pages.parts import Commands, Section
-from dtrdiag.rendering.units import both_bytes, plain_name
+from dtrdiag.units import both_bytes, plain_name
 
 _LOG = "run.parquet"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dtrdiag.analyses.summary import CauseCounts, RunSummary
 from dtrdiag.events.records import RunHeader
-from dtrdiag.rendering.units import (
+from dtrdiag.units import (
     LONG_NAME,
     both_bytes,
     duration,

@@ -26,8 +26,8 @@ from dtrdiag.rendering.pages.parts import Page, Section, Words
 from dtrdiag.rendering.pages.runcommands import commands_section
 from dtrdiag.rendering.pages.runfacts import OUTCOMES, run_facts
 from dtrdiag.rendering.timelinecharts import timeline_charts
-from dtrdiag.rendering.units import both_bytes, count, duration, plain_name, short_bytes
 from dtrdiag.rendering.words import forbid_option, frontier_words, help_words
+from dtrdiag.units import both_bytes, count, duration, plain_name, short_bytes
 
 
 @attrs.frozen

@@ -16,7 +16,7 @@ from dtrdiag.rendering.mapcharts import x_axis
 from dtrdiag.rendering.maprows import WORDS
 from dtrdiag.rendering.pages.parts import RIGHT, Chart, Column, Commands, Page, Reading, Section
 from dtrdiag.rendering.pages.parts import Table as PageTable
-from dtrdiag.rendering.units import NOT_KNOWN, changes_words, count, plain_name
+from dtrdiag.units import NOT_KNOWN, changes_words, count, plain_name
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 """Of policies, of Okabe and Ito; lines differ in their dashes as well."""
