@@ -22,7 +22,7 @@ from dtrdiag.log import Replay, open_log, read_events
 from dtrdiag.simulator import RunConfig
 from dtrdiag.trace.catalog import resolve
 
-FOREIGN = Path(__file__).parents[1] / "data" / "foreign-runtime.jsonl"
+FOREIGN = Path(__file__).parents[2] / "data" / "foreign-runtime.jsonl"
 PLAIN = (
     "header", "interventions", "budget_bytes", "stop", "end", "seq", "ops", "requested_bytes",
     "inputs", "producer", "storage_of", "tensors_of", "size_bytes", "defined", "resident", "locks",
