@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,32 @@ def traces_archive() -> Path:
             pytest.fail(f"DTRDIAG_TRACES={named}: there is no {ARCHIVE_NAME}")
         pytest.skip("no public traces: run `dtrdiag traces fetch`, or set DTRDIAG_TRACES")
     return archive
+
+
+BROWSER_ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, driven by playwright; the test is skipped where there is none.
+
+    With ``DTRDIAG_BROWSER=1`` it fails instead. For a module and no longer: playwright's event loop
+    would be in the way of tests that run one of their own.
+    """
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        if os.environ.get("DTRDIAG_BROWSER") == "1":
+            pytest.fail("DTRDIAG_BROWSER=1, but there is no chromium")
+        pytest.skip("no chromium to open pages with")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=BROWSER_ARGUMENTS)
+        yield started
+        started.close()
 
 
 SIZES = st.sampled_from([0, 0, 1, 7, 16, 16, 1 << 45])

@@ -9,8 +9,11 @@ import typer
 
 from dtrdiag.cli.exporting import FORMATS, Exported, export_map, export_run
 from dtrdiag.cli.options import (
+    Around,
+    At,
     Budget,
     Force,
+    Hops,
     Json,
     Policy,
     Ratio,
@@ -41,15 +44,9 @@ def export(
     policy: Policy = None,
     ratio: Ratio = None,
     budget: Budget = None,
-    at: Annotated[
-        int | None, typer.Option(metavar="SEQ", help="Graphs: after this event (the last).")
-    ] = None,
-    around: Annotated[
-        int | None, typer.Option(metavar="STORAGE", help="Graphs: only what is near this storage.")
-    ] = None,
-    hops: Annotated[
-        int | None, typer.Option(metavar="N", help="Graphs: largest distance from it (2).")
-    ] = None,
+    at: At = None,
+    around: Around = None,
+    hops: Hops = None,
     force: Force = False,
     json: Json = False,
 ) -> None:

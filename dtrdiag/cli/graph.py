@@ -10,8 +10,11 @@ import typer
 
 from dtrdiag.analyses import dependency_graph, neighbourhood
 from dtrdiag.cli.options import (
+    Around,
+    At,
     Budget,
     Force,
+    Hops,
     Json,
     Policy,
     Ratio,
@@ -44,15 +47,9 @@ def graph(
     policy: Policy = None,
     ratio: Ratio = None,
     budget: Budget = None,
-    at: Annotated[
-        int | None, typer.Option(metavar="SEQ", help="After this event (the last).")
-    ] = None,
-    around: Annotated[
-        int | None, typer.Option(metavar="STORAGE", help="Only what is near this storage.")
-    ] = None,
-    hops: Annotated[
-        int | None, typer.Option(metavar="N", help="Largest distance from it (2).")
-    ] = None,
+    at: At = None,
+    around: Around = None,
+    hops: Hops = None,
     output: Annotated[
         str | None,
         typer.Option("-o", "--output", metavar="FILE", help="As .dot, .svg, .png, .pdf, .graphml."),

@@ -55,6 +55,15 @@ Budget = Annotated[
         "-b", "--budget", metavar="SIZE", help="Budget: bytes, 500MB, 1.5GiB.", show_default=False
     ),
 ]
+At = Annotated[
+    int | None, typer.Option("--at", metavar="SEQ", help="After this event (the last).")
+]
+Around = Annotated[
+    int | None, typer.Option("--around", metavar="STORAGE", help="Only what is near this storage.")
+]
+Hops = Annotated[
+    int | None, typer.Option("--hops", metavar="N", help="Largest distance from it (2).")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 

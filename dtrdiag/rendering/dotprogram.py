@@ -45,18 +45,36 @@ def write_picture(
         known = ", ".join(PICTURE_FORMATS)
         raise OutputError(f"no picture format {picture_format!r}; there are {known}")
     _refuse_existing(path, force)
-    picture, message = _draw(dot_source, path, picture_format)
-    if picture is None:
+    try:
+        picture = run_dot(dot_source, picture_format)
+    except NotDrawn as why:
         text_path = path.with_suffix(".dot")
         write_dot(dot_source, text_path, force)
-        return Picture(text_path, message)
+        return Picture(text_path, str(why))
+    except OutputError as error:
+        raise OutputError(error.what, path=path) from error
     _write(path, picture)
     return Picture(path, None)
 
 
-def _draw(dot_source: str, path: Path, picture_format: str) -> tuple[bytes | None, str | None]:
+class NotDrawn(Exception):  # noqa: N818 - no error by itself: text may do instead
+    """Why the program drew nothing: it is missing, or takes too long."""
+
+
+def run_dot(dot_source: str, picture_format: str, *options: str) -> bytes:
+    """DOT source as a picture, by the program.
+
+    Args:
+        dot_source: what to draw.
+        picture_format: as `dot -T` knows it.
+        options: of the program, besides.
+
+    Raises:
+        NotDrawn: there is no such program, or it did not finish within `DOT_SECONDS`.
+        OutputError: it failed.
+    """
     # Not graphviz.pipe, which cannot give up.
-    command = ["dot", f"-T{picture_format}"]
+    command = ["dot", f"-T{picture_format}", *options]
     try:
         done = subprocess.run(
             command,
@@ -66,14 +84,14 @@ def _draw(dot_source: str, path: Path, picture_format: str) -> tuple[bytes | Non
             check=False,
         )
     except FileNotFoundError:
-        return None, "the program `dot` is missing (Debian: apt install graphviz)"
+        raise NotDrawn("the program `dot` is missing (Debian: apt install graphviz)") from None
     except subprocess.TimeoutExpired:
-        return None, f"the program `dot` did not finish within {DOT_SECONDS} s"
+        raise NotDrawn(f"the program `dot` did not finish within {DOT_SECONDS} s") from None
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         why = said[0] if said else f"exit status {done.returncode}"
-        raise OutputError(f"`dot` failed: {plain_name(why, width=200)}", path=path)
-    return done.stdout, None
+        raise OutputError(f"`dot` failed: {plain_name(why, width=200)}")
+    return done.stdout
 
 
 def write_dot(dot_source: str, path: str | Path, force: bool = False) -> Path:

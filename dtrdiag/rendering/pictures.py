@@ -9,14 +9,12 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import subprocess
 from typing import Any
 
-from dtrdiag.errors import OutputError, UsageError
-from dtrdiag.rendering.dotprogram import DOT_SECONDS
+from dtrdiag.errors import UsageError
+from dtrdiag.rendering.dotprogram import NotDrawn, run_dot
 from dtrdiag.rendering.pages.parts import Chart, Drawing
 from dtrdiag.rendering.pdffiles import same_pdf
-from dtrdiag.units import plain_name
 
 KINDS = ("svg", "png", "pdf")
 WIDTH, HEIGHT = 720, 220
@@ -98,8 +96,8 @@ def drawing_picture(drawing: Drawing, kind: str) -> bytes:
         kind: one of `KINDS`.
 
     Raises:
-        UsageError: there is no such kind, or no program `dot`.
-        OutputError: `dot` failed, or did not finish in `DOT_SECONDS`.
+        UsageError: there is no such kind, or no program `dot`, or it does not finish in time.
+        OutputError: `dot` failed.
     """
     _check(kind)
     if kind == "svg" and drawing.svg is not None:
@@ -110,27 +108,11 @@ def drawing_picture(drawing: Drawing, kind: str) -> bytes:
 def dot_picture(dot_source: str, kind: str) -> bytes:
     """DOT text as a picture drawn by graphviz; arguments and errors as for `drawing_picture`."""
     _check(kind)
-    command = ["dot", f"-T{kind}", *(["-Gdpi=144"] if kind == "png" else [])]
     try:
-        done = subprocess.run(
-            command,
-            input=dot_source.encode(),
-            capture_output=True,
-            timeout=DOT_SECONDS,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise UsageError(
-            "graphs are drawn by the program `dot`, which is missing (Debian: apt install "
-            "graphviz)"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise OutputError(f"the program `dot` did not finish within {DOT_SECONDS} s") from None
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        why = said[0] if said else f"exit status {done.returncode}"
-        raise OutputError(f"`dot` failed: {plain_name(why, width=200)}")
-    return same_pdf(done.stdout) if kind == "pdf" else done.stdout
+        drawn = run_dot(dot_source, kind, *(["-Gdpi=144"] if kind == "png" else []))
+    except NotDrawn as why:
+        raise UsageError(f"graphs are drawn by graphviz, and {why}") from None
+    return same_pdf(drawn) if kind == "pdf" else drawn
 
 
 def check_converter() -> None:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -149,26 +148,14 @@ class Opened:
 
 
 @pytest.fixture(scope="module")
-def opened(site):
+def opened(browser, site):
     """The site's front page, opened from its file."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        if os.environ.get("DTRDIAG_BROWSER") == "1":
-            pytest.fail("DTRDIAG_BROWSER=1, but there is no chromium")
-        pytest.skip("no chromium to open pages with")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
-        )
-        page, wrong = browser.new_page(), []
-        page.on("console", lambda said: said.type == "error" and wrong.append(said.text))
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda asked: not _is_local(asked.url) and wrong.append(asked.url))
-        page.goto((site / "index.html").as_uri())
-        yield Opened(page, wrong)
-        browser.close()
+    page, wrong = browser.new_page(), []
+    page.on("console", lambda said: said.type == "error" and wrong.append(said.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda asked: not _is_local(asked.url) and wrong.append(asked.url))
+    page.goto((site / "index.html").as_uri())
+    return Opened(page, wrong)
 
 
 def _is_local(address):

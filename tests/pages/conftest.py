@@ -1,35 +1,9 @@
-"""A browser for pages, which is the machine's own Chromium, without a window or a network."""
+"""What tests of pages share: windows that are watched, pages to put into them, maps."""
 
-import os
 import shutil
 
 import graphviz
 import pytest
-
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Chromium, driven by playwright; the test is skipped where there is none.
-
-    With ``DTRDIAG_BROWSER=1`` it fails instead. For a module and no longer: playwright's event loop
-    would be in the way of tests that run one of their own.
-    """
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        if os.environ.get("DTRDIAG_BROWSER") == "1":
-            pytest.fail("DTRDIAG_BROWSER=1, but there is no chromium")
-        pytest.skip("no chromium to open pages with")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import attrs
 import pytest
 
 from dtrdiag.errors import OutputError, UsageError
-from dtrdiag.rendering import pictures
 from dtrdiag.rendering.pages.parts import Chart, Drawing
 from dtrdiag.rendering.pdffiles import same_pdf
 from dtrdiag.rendering.pictures import KINDS, WIDTH, chart_picture, chart_spec, drawing_picture
@@ -173,8 +172,8 @@ def test_a_graph_that_takes_too_long_is_given_up(monkeypatch):
     def slow(command, timeout, **options):
         raise subprocess.TimeoutExpired(command, timeout)
 
-    monkeypatch.setattr(pictures.subprocess, "run", slow)
-    with pytest.raises(OutputError, match="did not finish within 60 s"):
+    monkeypatch.setattr("subprocess.run", slow)
+    with pytest.raises(UsageError, match="did not finish within 60 s"):
         drawing_picture(GRAPH, "pdf")
 
 
