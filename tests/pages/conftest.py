@@ -2,8 +2,55 @@
 
 import shutil
 
+import attrs
 import graphviz
 import pytest
+
+from dtrdiag.analyses import BudgetMap
+from dtrdiag.simulator import RunConfig, simulate
+from dtrdiag.trace.catalog import resolve
+
+PEAK, BASELINE = 1_000_000, 100
+BY_HAND = [
+    (1_000, 2_000, "oom", 0),
+    (2_000, 500_000, "ok", 100),
+    (500_000, 500_001, "oom", 0),
+    (500_001, 600_000, "ok", 50),
+    (600_000, 700_000, "thrashed", 900),
+    (700_000, 1_001_000, "ok", 20),
+]
+
+
+@pytest.fixture(scope="session")
+def by_hand():
+    """Intervals (lo, hi, outcome, remat cost) of a map; a sliver of one byte is out of memory."""
+    return list(BY_HAND)
+
+
+@pytest.fixture(scope="session")
+def made_map():
+    """Makes a map of intervals such as `by_hand` has them; its peak is 1,000,000 B."""
+    result = simulate(resolve("tree-4"), RunConfig("lru"))
+
+    def made(intervals, low=None, high=None, peak=PEAK, **header):
+        about = attrs.evolve(
+            result.header, **{"peak_bytes": peak, "baseline_cost_ns": BASELINE} | header
+        )
+        runs = tuple(
+            attrs.evolve(
+                result.end,
+                interval_lo_bytes=lo,
+                interval_hi_bytes=hi,
+                outcome=outcome,
+                remat_cost_ns=remat,
+            )
+            for lo, hi, outcome, remat in intervals
+        )
+        if high is None:
+            high = runs[-1].interval_hi_bytes - 1
+        return BudgetMap(about, runs, intervals[0][0] if low is None else low, high)
+
+    return made
 
 
 @pytest.fixture

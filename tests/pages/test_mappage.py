@@ -19,45 +19,13 @@ from dtrdiag.rendering.maprows import map_rows, row_columns, shared_stretches
 from dtrdiag.rendering.pages.mappage import map_page
 from dtrdiag.rendering.pages.parts import Chart, Commands, Table
 from dtrdiag.rendering.pictures import chart_picture
-from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
+from dtrdiag.simulator import RunConfig, baseline_peak_bytes
 from dtrdiag.trace.catalog import resolve
 
 TRACE = "recurrent-16"
 LOW, HIGH = 37_540_099, 40_373_314
 """0.53 and 0.57 of the peak."""
-_RESULT = simulate(resolve("tree-4"), RunConfig("lru"))
-PEAK, BASELINE = 1_000_000, 100
-
-
 FOREIGN = "</script><script>alert(1)</script>"
-BY_HAND = [
-    (1_000, 2_000, "oom", 0),
-    (2_000, 500_000, "ok", 100),
-    (500_000, 500_001, "oom", 0),
-    (500_001, 600_000, "ok", 50),
-    (600_000, 700_000, "thrashed", 900),
-    (700_000, 1_001_000, "ok", 20),
-]
-
-
-def made_map(intervals, low=None, high=None, peak=PEAK, **header):
-    """A map of (lo, hi, outcome, remat cost)."""
-    about = attrs.evolve(
-        _RESULT.header, **{"peak_bytes": peak, "baseline_cost_ns": BASELINE} | header
-    )
-    runs = tuple(
-        attrs.evolve(
-            _RESULT.end,
-            interval_lo_bytes=lo,
-            interval_hi_bytes=hi,
-            outcome=outcome,
-            remat_cost_ns=remat,
-        )
-        for lo, hi, outcome, remat in intervals
-    )
-    if high is None:
-        high = runs[-1].interval_hi_bytes - 1
-    return BudgetMap(about, runs, intervals[0][0] if low is None else low, high)
 
 
 def mapped(policy="dtr", low=LOW, high=HIGH, name=TRACE):
@@ -100,8 +68,8 @@ def reading(chart, row):
     return shown
 
 
-def test_the_answer_has_shares_inversions_and_the_worst_cliff():
-    page = map_page([made_map(BY_HAND)], "made by hand", within_bytes=10)
+def test_the_answer_has_shares_inversions_and_the_worst_cliff(made_map, by_hand):
+    page = map_page([made_map(by_hand)], "made by hand", within_bytes=10)
     (answer,) = page.answer
     assert "from 1,000 B (0.001 of the peak) to 1,000,999 B (1.001 of the peak)" in answer
     assert "89.9 % finish, 0.1 % run out of memory and 10 % are stopped by the limit" in answer
@@ -120,8 +88,8 @@ def test_every_interval_is_a_row_that_begins_where_the_one_before_it_ends(real):
         assert chart.domain == (real.from_bytes, real.to_bytes + 1)
 
 
-def test_a_reading_has_the_interval_to_the_byte_and_what_happens_there():
-    chart = parts(map_page([made_map(BY_HAND, overhead_limit=9)], ""), Chart)[0]
+def test_a_reading_has_the_interval_to_the_byte_and_what_happens_there(made_map, by_hand):
+    chart = parts(map_page([made_map(by_hand, overhead_limit=9)], ""), Chart)[0]
     assert reading(chart, 2) == {
         "budgets": "[500,000, 500,001) B",
         "width": "1 B",
@@ -186,7 +154,7 @@ def test_what_only_whatif_can_change_is_said_with_whatif(real):
     assert all(line.startswith("dtrdiag whatif ") for line in lines)
 
 
-def test_gaps_are_rows_and_a_table_and_shares_are_of_what_is_known():
+def test_gaps_are_rows_and_a_table_and_shares_are_of_what_is_known(made_map):
     known = made_map([(100, 200, "ok", 0), (300, 400, "oom", 0)], low=50, high=499)
     page = map_page([known], "")
     chart = parts(page, Chart)[0]
@@ -204,14 +172,14 @@ def test_gaps_are_rows_and_a_table_and_shares_are_of_what_is_known():
     assert [row[:2] for row in gaps.rows] == [("200", "300"), ("400", "500"), ("50", "100")]
 
 
-def test_an_interval_without_an_upper_end_says_so():
+def test_an_interval_without_an_upper_end_says_so(made_map):
     known = made_map([(10, 20, "ok", 3), (20, None, "ok", 0)], high=99)
     chart = parts(map_page([known], ""), Chart)[0]
     assert reading(chart, 1)["above"] == "every larger budget is the same"
     assert "above" not in reading(chart, 0)
 
 
-def test_inversions_stand_in_a_table_the_widest_first():
+def test_inversions_stand_in_a_table_the_widest_first(made_map):
     known = made_map(
         [(1, 5, "ok", 0), (5, 6, "oom", 0), (6, 9, "ok", 0), (9, 12, "oom", 0), (12, 13, "ok", 0)]
     )
@@ -219,7 +187,7 @@ def test_inversions_stand_in_a_table_the_widest_first():
     assert [row[:4] for row in rows] == [("1", "9", "12", "3 B"), ("2", "5", "6", "1 B")]
 
 
-def test_without_an_inversion_it_says_that_there_is_none():
+def test_without_an_inversion_it_says_that_there_is_none(made_map):
     page = map_page([made_map([(1, 5, "oom", 0), (5, 9, "ok", 0)])], "")
     section = next(each for each in page.sections if each.id == "inversions")
     assert "lies above one that finishes" in section.parts[0].paragraphs[0]
@@ -240,23 +208,23 @@ def columns_drawn(svg, colour):
     return [(float(left), float(width)) for left, width in found]
 
 
-def test_a_sliver_of_one_byte_is_drawn_two_pixels_wide():
-    chart = parts(map_page([made_map(BY_HAND)], ""), Chart)[0]
+def test_a_sliver_of_one_byte_is_drawn_two_pixels_wide(made_map, by_hand):
+    chart = parts(map_page([made_map(by_hand)], ""), Chart)[0]
     drawn = columns_drawn(chart_picture(chart, "svg").decode(), "#d55e00")
     assert [width for _, width in drawn] == [pytest.approx(2), pytest.approx(2)]
     assert drawn[1][0] == pytest.approx(720 * 499_000 / 1_000_000, abs=1)
 
 
-def test_zoomed_in_a_sliver_is_as_wide_as_it_is():
-    chart = parts(map_page([made_map(BY_HAND)], ""), Chart)[0]
+def test_zoomed_in_a_sliver_is_as_wide_as_it_is(made_map, by_hand):
+    chart = parts(map_page([made_map(by_hand)], ""), Chart)[0]
     near = attrs.evolve(chart, domain=(499_995, 500_005))
     assert columns_drawn(chart_picture(near, "svg").decode(), "#d55e00") == [
         (pytest.approx(360), pytest.approx(72))
     ]
 
 
-def test_stopped_runs_are_striped_and_what_was_not_looked_at_too():
-    svg = chart_picture(parts(map_page([made_map(BY_HAND)], ""), Chart)[0], "svg").decode()
+def test_stopped_runs_are_striped_and_what_was_not_looked_at_too(made_map, by_hand):
+    svg = chart_picture(parts(map_page([made_map(by_hand)], ""), Chart)[0], "svg").decode()
     stripes = re.findall(r'<line [^>]*stroke="#e69f00"[^>]*>', svg)
     assert len(stripes) == 1
     assert 'stroke-dasharray="3,4"' in stripes[0]
@@ -264,8 +232,8 @@ def test_stopped_runs_are_striped_and_what_was_not_looked_at_too():
     assert width == pytest.approx(72, abs=0.1)
 
 
-def test_several_maps_stand_side_by_side_on_one_axis():
-    one, other = made_map(BY_HAND), made_map([(900, 1_500_000, "ok", 5)], policy="dtr")
+def test_several_maps_stand_side_by_side_on_one_axis(made_map, by_hand):
+    one, other = made_map(by_hand), made_map([(900, 1_500_000, "ok", 5)], policy="dtr")
     page = map_page([one, other], "")
     charts = parts(page, Chart)
     assert [chart.id for chart in charts] == [
@@ -287,14 +255,14 @@ def test_several_maps_stand_side_by_side_on_one_axis():
     assert charts[1].columns is charts[3].columns
 
 
-def test_maps_of_one_policy_are_told_apart_by_their_rules():
-    one = made_map(BY_HAND)
+def test_maps_of_one_policy_are_told_apart_by_their_rules(made_map, by_hand):
+    one = made_map(by_hand)
     names = [
         [column.name for column in table(map_page([one, other], ""), "Measures").columns[1:]]
         for other in (
-            made_map(BY_HAND, overhead_limit=3),
-            made_map(BY_HAND, interventions="keep 7"),
-            made_map(BY_HAND),
+            made_map(by_hand, overhead_limit=3),
+            made_map(by_hand, interventions="keep 7"),
+            made_map(by_hand),
         )
     ]
     assert names == [
@@ -304,37 +272,34 @@ def test_maps_of_one_policy_are_told_apart_by_their_rules():
     ]
 
 
-@pytest.mark.parametrize(
-    ("maps", "what"),
-    [
-        ([], "a page on maps needs a map"),
-        (
-            [made_map(BY_HAND), made_map(BY_HAND, trace_sha256="0" * 64, trace_name="other")],
-            "maps of different traces have no axis in common: tree-4 and other",
-        ),
-    ],
-)
-def test_maps_that_cannot_stand_together_are_refused(maps, what):
+def test_no_map_has_no_page():
+    with pytest.raises(UsageError, match="a page on maps needs a map"):
+        map_page([], "")
+
+
+def test_maps_of_different_traces_are_refused(made_map, by_hand):
+    other = made_map(by_hand, trace_sha256="0" * 64, trace_name="other")
+    what = "maps of different traces have no axis in common: tree-4 and other"
     with pytest.raises(UsageError, match=what):
-        map_page(maps, "")
+        map_page([made_map(by_hand), other], "")
 
 
-def test_a_trace_without_a_peak_has_no_ratios():
-    page = map_page([made_map(BY_HAND, peak=None)], "")
+def test_a_trace_without_a_peak_has_no_ratios(made_map, by_hand):
+    page = map_page([made_map(by_hand, peak=None)], "")
     assert "of the peak" not in page.answer[0]
     axis = parts(page, Chart)[0].spec["layer"][0]["encoding"]["x"]["axis"]
     assert axis["title"] == "budget (B)"
 
 
-def test_foreign_names_stay_text():
-    page = map_page([made_map(BY_HAND, trace_name=FOREIGN, policy='"><img src=x>')], "")
+def test_foreign_names_stay_text(made_map, by_hand):
+    page = map_page([made_map(by_hand, trace_name=FOREIGN, policy='"><img src=x>')], "")
     chart = parts(page, Chart)[0]
     assert shlex.split(reading(chart, 0)["the same run"])[2:5] == [FOREIGN, "-p", '"><img src=x>']
     svg = chart_picture(chart, "svg").decode()
     assert "<img" not in svg
 
 
-def test_many_intervals_share_rows_and_outcomes_stay_apart():
+def test_many_intervals_share_rows_and_outcomes_stay_apart(made_map):
     cycle = [("ok", 5), ("ok", 6), ("oom", 0), ("ok", 7), ("ok", 9)]
     known = made_map([(at + 1, at + 2, *cycle[at % 5]) for at in range(1_000)])
     rows = map_rows(known, most_rows=20)
@@ -349,7 +314,7 @@ def test_many_intervals_share_rows_and_outcomes_stay_apart():
     assert len(map_rows(known)) == 1_000
 
 
-def test_a_page_of_a_very_large_map_has_no_more_rows_than_it_can_hold():
+def test_a_page_of_a_very_large_map_has_no_more_rows_than_it_can_hold(made_map):
     known = made_map([(at + 1, at + 2, "ok", at % 7) for at in range(40_000)])
     chart = parts(map_page([known], ""), Chart)[0]
     assert len(chart.columns["lo"]) == 30_000

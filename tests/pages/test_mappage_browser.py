@@ -2,46 +2,20 @@
 
 import re
 
-import attrs
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from dtrdiag.analyses import BudgetMap
 from dtrdiag.rendering.pages.mappage import map_page
 from dtrdiag.rendering.pages.page import page_html
-from dtrdiag.simulator import RunConfig, simulate
-from dtrdiag.trace.catalog import resolve
 
-PEAK = 1_000_000
-INTERVALS = [
-    (1_000, 2_000, "oom", 0),
-    (2_000, 500_000, "ok", 100),
-    (500_000, 500_001, "oom", 0),
-    (500_001, 600_000, "ok", 50),
-    (600_000, 700_000, "thrashed", 900),
-    (700_000, 1_001_000, "ok", 20),
-]
 LINEAR = "steps-linear-1"
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory):
+def path(tmp_path_factory, by_hand, made_map):
     """A page on two maps of one trace; in the first a sliver of one byte is out of memory."""
-    result = simulate(resolve("tree-4"), RunConfig("lru"))
-    header = attrs.evolve(result.header, peak_bytes=PEAK, baseline_cost_ns=100)
-    runs = tuple(
-        attrs.evolve(
-            result.end,
-            interval_lo_bytes=lo,
-            interval_hi_bytes=hi,
-            outcome=outcome,
-            remat_cost_ns=remat,
-        )
-        for lo, hi, outcome, remat in INTERVALS
-    )
-    one = BudgetMap(header, runs, 1_000, 1_000_999)
-    whole = attrs.evolve(runs[1], interval_lo_bytes=900, interval_hi_bytes=None)
-    other = BudgetMap(attrs.evolve(header, policy="dtr"), (whole,), 1_000, 1_000_999)
+    one = made_map(by_hand, 1_000, 1_000_999)
+    other = made_map([(900, None, "ok", 100)], 1_000, 1_000_999, policy="dtr")
     path = tmp_path_factory.mktemp("pages") / "map.html"
     path.write_text(page_html(map_page([one, other], "dtrdiag report a.parquet b.parquet")))
     return path
@@ -92,14 +66,14 @@ def test_pointing_at_a_budget_reads_its_interval_to_the_byte(open_page, path):
     assert "dtr\nfinishes, 2.0000x" in reading(page, "outcomes")
 
 
-def test_keys_step_from_interval_to_interval_and_skip_none(open_page, path):
+def test_keys_step_from_interval_to_interval_and_skip_none(open_page, path, by_hand):
     page = opened(open_page, path)
     page.focus(f"#{LINEAR} .plot")
     seen = []
-    for _ in INTERVALS:
+    for _ in by_hand:
         press(page, "ArrowRight")
         seen.append(reading(page))
-    for (lo, hi, _, _), text in zip(INTERVALS, seen, strict=True):
+    for (lo, hi, _, _), text in zip(by_hand, seen, strict=True):
         assert f"[{lo:,}, {hi:,}) B" in text
         assert f"-b {lo}" in text
     assert "out of memory" in seen[2]
