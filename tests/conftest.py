@@ -5,16 +5,19 @@ import os
 import shutil
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from dtrdiag.analyses import BudgetMap
 from dtrdiag.caching import cache_dir
 from dtrdiag.errors import TraceError
 from dtrdiag.events import EVENT_TYPES, SCHEMA
 from dtrdiag.events.fields import FIELDS
-from dtrdiag.simulator import native
+from dtrdiag.simulator import RunConfig, baseline_peak_bytes, native, simulate
 from dtrdiag.trace import TraceBuilder
+from dtrdiag.trace.catalog import resolve
 from dtrdiag.trace.public import ARCHIVE_NAME
 
 # Tests say nothing of time: on a busy machine every example may take long.
@@ -78,6 +81,23 @@ def browser():
         started = playwright.chromium.launch(executable_path=program, args=BROWSER_ARGUMENTS)
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def map_between():
+    """Makes the exact map of a known trace under dtr, between two budgets in bytes."""
+
+    def made(name, low, high):
+        trace = resolve(name)
+        config = RunConfig("dtr", peak_bytes=baseline_peak_bytes(trace))
+        ends, at = [], low
+        while at <= high:
+            result = simulate(trace, attrs.evolve(config, budget_bytes=at))
+            ends.append(result.end)
+            at = result.end.interval_hi_bytes
+        return BudgetMap(result.header, tuple(ends), low, high)
+
+    return made
 
 
 SIZES = st.sampled_from([0, 0, 1, 7, 16, 16, 1 << 45])

@@ -9,7 +9,6 @@ import pytest
 
 from dtrdiag import notebook
 from dtrdiag.analyses import (
-    BudgetMap,
     diff_runs,
     pinned_frontier,
     summarise,
@@ -19,7 +18,7 @@ from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import EventRecorder, log_writer
 from dtrdiag.log import open_log
 from dtrdiag.rendering import charts
-from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
+from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace.catalog import resolve
 
 HOSTILE = '</script><script>alert(1)</script>"><img src=x onerror=alert(1)>'
@@ -81,15 +80,8 @@ def fails():
 
 
 @pytest.fixture(scope="module")
-def budget_map():
-    trace = resolve("recurrent-16")
-    peak_bytes = baseline_peak_bytes(trace)
-    runs, at = [], 37_900_000
-    while at <= 39_500_000:
-        result = simulate(trace, RunConfig("dtr", at, peak_bytes=peak_bytes))
-        runs.append(result.end)
-        at = result.end.interval_hi_bytes
-    return BudgetMap(result.header, tuple(runs), 37_900_000, 39_500_000)
+def budget_map(map_between):
+    return map_between("recurrent-16", 37_900_000, 39_500_000)
 
 
 def shown(value):

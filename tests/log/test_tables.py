@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 import pytest
 
-from dtrdiag.analyses import BudgetMap
 from dtrdiag.analyses.map_table import COLUMNS, map_columns
 from dtrdiag.cli.sources import record
 from dtrdiag.errors import AnalysisError, LogError, UsageError
@@ -17,7 +16,7 @@ from dtrdiag.events import encode
 from dtrdiag.events.columns import column_name
 from dtrdiag.events.parquet import STORED, arrow_schema, load_pyarrow
 from dtrdiag.log import open_log, tables
-from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
+from dtrdiag.simulator import RunConfig
 from dtrdiag.trace.catalog import resolve
 
 pa, parquet = load_pyarrow()
@@ -152,15 +151,8 @@ def test_what_no_column_holds_is_refused(log, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def budget_map():
-    trace = resolve("chain-64")
-    peak_bytes = baseline_peak_bytes(trace)
-    runs, at = [], 7_000_000
-    while at <= 8_000_000:
-        result = simulate(trace, RunConfig("dtr", at, peak_bytes=peak_bytes))
-        runs.append(result.end)
-        at = result.end.interval_hi_bytes
-    return BudgetMap(result.header, tuple(runs), 7_000_000, 8_000_000)
+def budget_map(map_between):
+    return map_between("chain-64", 7_000_000, 8_000_000)
 
 
 def test_a_map_is_a_row_per_interval(budget_map):
