@@ -13,11 +13,10 @@ from rich.cells import cell_len
 from rich.table import Column, Table
 from rich.text import Text
 
-FOLDED = 12
-"""The least width of a column that folds, if it has longer words."""
+FOLDED = (32, 20, 12)
+"""Widths that a column which folds must have at least, if it has longer words: the first that fits,
+so that names of operators are broken only where they have to be."""
 _NUMBER = re.compile(r"-?[0-9.,]+x?")
-
-
 _UNIT = re.compile(r"(?<=[0-9]) (?=(?:[KMGTP]i)?B\b|[mun]?s\b|%)")
 
 
@@ -30,13 +29,13 @@ def fit(table: Table, width: int) -> bool:
         table: with padding of one character a side (outermost ones only if `pad_edge`) and a box.
         width: characters that there are.
     """
-    return any(_fit(table, width, units) for units in (True, False))
+    return any(_fit(table, width, units, folded) for units in (True, False) for folded in FOLDED)
 
 
-def _fit(table: Table, width: int, units: bool) -> bool:
+def _fit(table: Table, width: int, units: bool, folded: int) -> bool:
     columns = table.columns
     space = width - 3 * len(columns) - (1 if table.pad_edge else -1)
-    needs = [_needs(column, table.show_header, units) for column in columns]
+    needs = [_needs(column, table.show_header, units, folded) for column in columns]
     if sum(least for least, _ in needs) > space:
         return False
     spare = space - sum(least for least, _ in needs)
@@ -50,7 +49,7 @@ def _fit(table: Table, width: int, units: bool) -> bool:
     return True
 
 
-def _needs(column: Column, header: bool, units: bool) -> tuple[int, int]:
+def _needs(column: Column, header: bool, units: bool, folded: int) -> tuple[int, int]:
     """The least width that a column can have, and the one at which nothing in it wraps."""
     cells = [*([column.header] if header else []), *column.cells]
     lines = [line for cell in cells for line in _plain(cell).splitlines()]
@@ -61,7 +60,7 @@ def _needs(column: Column, header: bool, units: bool) -> tuple[int, int]:
         return whole, whole
     if column.overflow == "fold":
         numbers = max((len(word) for word in words if _NUMBER.fullmatch(word)), default=1)
-        longest = max(numbers, min(longest, FOLDED))
+        longest = max(numbers, min(longest, folded))
     return longest, whole
 
 

@@ -127,7 +127,9 @@ def test_tables_of_chains_say_of_how_many_and_cut_no_number(asked, monkeypatch, 
 
 def test_a_number_keeps_its_unit_in_80_columns(asked, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert "│ 305.2 us │   48.5 MiB │ 19.5 MiB │" in asked("chains recurrent-16 -r 0.6")
+    row = next(line for line in asked("chains recurrent-16 -r 0.6").splitlines() if "305.2" in line)
+    cells = [cell.strip() for cell in row.split("│")]
+    assert {"305.2 us", "48.5 MiB", "19.5 MiB"} <= set(cells)
 
 
 def test_loops_that_were_not_looked_for_are_admitted(asked):

@@ -43,6 +43,17 @@ def test_what_fits_shows_every_number_and_every_letter(width):
     assert name == NAME
 
 
+def test_a_name_is_broken_only_where_it_has_to_be():
+    made = Table()
+    made.add_column("operator", overflow="fold")
+    made.add_column("what it does in words")
+    made.add_row("avg_pool2d_backward", "a sentence that would have all of the room there is")
+    assert fit(made, 50)
+    assert "avg_pool2d_backward" in shown(made, 50)
+    assert fit(made, 28)
+    assert "avg_pool2d_backward" not in shown(made, 28)
+
+
 def test_names_fold_where_they_may_and_need_room_where_not():
     # Without folding: the name, a number, two headers of one word each, padding and box.
     assert fit(table(), 70)
@@ -59,7 +70,7 @@ def test_numbers_do_not_fold():
     made = Table()
     made.add_column("n", overflow="fold")
     made.add_row("1,234,567,890,123")
-    assert not fit(made, FOLDED + 4)
+    assert not fit(made, FOLDED[-1] + 4)
     assert fit(made, 17 + 4)
 
 
