@@ -1,0 +1,15 @@
+"""What records a training step of PyTorch, and what runs one under a memory budget on real tensors.
+
+Nothing else in dtrdiag imports torch; it comes with the extra `dtrdiag[torch]`.
+"""
+
+from typing import TYPE_CHECKING
+
+from dtrdiag.ondemand import on_demand
+
+if TYPE_CHECKING:
+    from dtrdiag.instrumentation.pytorch.step import Step
+
+__all__ = ["Step"]
+
+__getattr__, __dir__ = on_demand(__name__, {"step": ("Step",)})

@@ -1,0 +1,1 @@
+"""Small plain definitions of the model families that recordings and live runs are shown on."""
