@@ -1,0 +1,266 @@
+"""What does one dispatched operator read, write, make and alias? The same answer for everyone.
+
+The recorder asks it of operators that ran, on real or on fake tensors; a live run asks it of fake
+twins before the real kernel runs. What it cannot answer it refuses: a log is never silently wrong.
+
+Tensors are told apart by the storage they lie in, and within a storage by their geometry, since
+autograd hands saved tensors back as new objects and since views need not be declared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+import torch
+
+from dtrdiag.instrumentation.pytorch.errors import UnsupportedOpError
+from dtrdiag.instrumentation.pytorch.undeclared import undeclared_writes
+
+View = tuple[Any, ...]
+"""How a tensor lies in its storage: dtype, shape, stride, offset, conjugate bit, negative bit."""
+
+SKIPPED_NAMESPACES = frozenset({"prim", "profiler"})
+"""Operators that compute nothing: bookkeeping of autograd and of profilers."""
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+@attrs.frozen
+class OpFacts:
+    """What an operator's schema and tags say, whatever its arguments are."""
+
+    name: str
+    """Overload name, such as `aten.add.Tensor`."""
+    skipped: bool
+    """It computes nothing that a run could repeat."""
+    random: bool
+    """It draws from a generator."""
+    reads_value: bool
+    """Its result is a plain number that depends on data."""
+    changes_view: bool
+    """It changes how its argument looks at a storage, and not the storage."""
+    written: frozenset[str]
+    """Names of the arguments that the schema says are written."""
+    arguments: tuple[str, ...]
+    """Names of all arguments in order."""
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """One execution of an operator, in terms of the distinct storages among its arguments.
+
+    Storages of arguments are numbered from 0 in order of first appearance; fresh storages, which
+    the operator makes, from 0 in order of the results.
+    """
+
+    name: str
+    input_views: tuple[View, ...]
+    """[tensor arguments] geometry, in order of the schema."""
+    input_storages: tuple[int, ...]
+    """[tensor arguments] which storage each lies in."""
+    outputs: tuple[tuple[int, View], ...]
+    """[tensor results] storage and geometry; `~k` for fresh storage `k`."""
+    fresh_bytes: tuple[int, ...]
+    """[fresh storages] sizes."""
+    writes: tuple[tuple[int, int], ...]
+    """Storages that are written, with their sizes in bytes afterwards, in order of arguments."""
+    random: bool
+    reads_value: bool
+    cost_ns: int
+    """Cost of one execution; 0 where nothing is computed."""
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it makes nothing, writes nothing and reads nothing: results are views."""
+        return not (self.fresh_bytes or self.writes or self.reads_value) and bool(self.outputs)
+
+
+def view_of(tensor: Any) -> View:
+    """The geometry of a tensor."""
+    return (
+        tensor.dtype,
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.storage_offset(),
+        tensor.is_conj(),
+        tensor.is_neg(),
+    )
+
+
+@cache
+def facts_of(func: Any) -> OpFacts:
+    """What is known of an operator from its schema.
+
+    Raises:
+        UnsupportedOpError: it is no plain operator, or the sizes of its results depend on data.
+    """
+    if not isinstance(func, torch._ops.OpOverload):
+        raise UnsupportedOpError(f"{func} is not a plain operator of PyTorch and cannot be told")
+    name = str(func)
+    tags = set(func.tags)
+    if torch.Tag.dynamic_output_shape in tags:
+        raise UnsupportedOpError(f"{name}: the sizes of its results depend on data")
+    if func.namespace == "aten" and func._schema.name in ("aten::set_", "aten::resize_"):
+        raise UnsupportedOpError(f"{name}: gives a tensor another storage or size")
+    changes_view = torch.Tag.inplace_view in tags
+    arguments = func._schema.arguments
+    written = () if changes_view else [a.name for a in arguments if _is_write(a)]
+    return OpFacts(
+        name,
+        func.namespace in SKIPPED_NAMESPACES,
+        torch.Tag.nondeterministic_seeded in tags,
+        torch.Tag.data_dependent_output in tags,
+        changes_view,
+        frozenset(written),
+        tuple(a.name for a in arguments),
+    )
+
+
+def _is_write(argument: Any) -> bool:
+    return argument.alias_info is not None and bool(argument.alias_info.is_write)
+
+
+@attrs.frozen(eq=False)
+class Arguments:
+    """The tensors among the arguments of one call, in order of the schema."""
+
+    tensors: tuple[Any, ...]
+    views: tuple[View, ...]
+    """Geometry before the call."""
+    storages: tuple[int, ...]
+    """[tensors] number of the distinct storage."""
+    distinct: tuple[Any, ...]
+    """[storages] one tensor of each."""
+    written: tuple[int, ...]
+    """Numbers of the storages that the call writes, in order."""
+
+
+def arguments_of(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], storage_key: Any
+) -> Arguments:
+    """The tensor arguments of a call, and which of their storages it writes.
+
+    Args:
+        func: the operator.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        storage_key: gives what tells the storage of a tensor apart, such as `storage_id`.
+
+    Raises:
+        UnsupportedOpError: an argument is sparse or otherwise not a plain strided tensor.
+    """
+    facts = facts_of(func)
+    named = dict(zip(facts.arguments, args, strict=False))
+    named.update(kwargs)
+    writes = facts.written | undeclared_writes(facts.name, named)
+    tensors, views, storages, distinct, written = [], [], [], [], []
+    numbers: dict[Any, int] = {}
+    for name in facts.arguments:
+        if name not in named:
+            continue
+        for tensor in tensors_in(named[name]):
+            key = storage_key(tensor)
+            number = numbers.get(key)
+            if number is None:
+                number = numbers[key] = len(distinct)
+                distinct.append(tensor)
+            tensors.append(tensor)
+            views.append(view_of(tensor))
+            storages.append(number)
+            if name in writes and number not in written:
+                written.append(number)
+    return Arguments(tuple(tensors), tuple(views), tuple(storages), tuple(distinct), tuple(written))
+
+
+def storage_id(tensor: Any) -> int:
+    """What tells the storage of a tensor apart from others that are alive."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def plan_of(
+    func: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    given: Arguments,
+    result: Any,
+    costs: Any,
+) -> Plan:
+    """Describe a call that was executed, on real or on fake tensors.
+
+    Args:
+        func: the operator.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        given: `arguments_of` the call, taken before it was executed.
+        result: what it returned.
+        costs: has `cost_ns(func, args, kwargs, outputs, moved_bytes)`.
+
+    Raises:
+        UnsupportedOpError: a result is not a plain strided tensor.
+    """
+    facts = facts_of(func)
+    numbers = {storage_id(tensor): number for number, tensor in enumerate(given.distinct)}
+    outputs, fresh_bytes = [], []
+    results = list(tensors_in(result, facts.name))
+    for tensor in results:
+        key = storage_id(tensor)
+        if key not in numbers:
+            numbers[key] = ~len(fresh_bytes)
+            fresh_bytes.append(tensor.untyped_storage().nbytes())
+        outputs.append((numbers[key], view_of(tensor)))
+    writes = tuple((n, given.distinct[n].untyped_storage().nbytes()) for n in given.written)
+    computes = bool(fresh_bytes or writes or facts.reads_value)
+    cost_ns = 0
+    if computes:
+        moved_bytes = _moved_bytes(given, outputs)
+        cost_ns = costs.cost_ns(func, args, kwargs, results, moved_bytes)
+    return Plan(
+        facts.name,
+        given.views,
+        given.storages,
+        tuple(outputs),
+        tuple(fresh_bytes),
+        writes,
+        facts.random,
+        facts.reads_value,
+        cost_ns,
+    )
+
+
+def tensors_in(value: Any, where: str = "") -> Iterator[Any]:
+    """All tensors in an argument or a result, in order.
+
+    Raises:
+        UnsupportedOpError: one of them is not a plain strided tensor.
+    """
+    if isinstance(value, torch.Tensor):
+        check_plain(value, where)
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from tensors_in(part, where)
+
+
+def check_plain(tensor: Any, where: str = "") -> None:
+    """Refuse a tensor that is not one strided view of one storage."""
+    if tensor.layout is not torch.strided:
+        what = f"{where}: " if where else ""
+        raise UnsupportedOpError(f"{what}a tensor of layout {tensor.layout} cannot be told")
+    if tensor.is_quantized or tensor.is_nested:
+        raise UnsupportedOpError("quantized and nested tensors cannot be told")
+
+
+def _moved_bytes(given: Arguments, outputs: Sequence[tuple[int, View]]) -> int:
+    """Bytes read and written: distinct views of arguments, results in fresh storages, writes."""
+    read = dict.fromkeys(zip(given.storages, given.views, strict=True))
+    made = dict.fromkeys(output for output in outputs if output[0] < 0)
+    again = [place for place in read if place[0] in given.written]
+    return sum(_view_bytes(view) for _, view in (*read, *made, *again))
+
+
+def _view_bytes(view: View) -> int:
+    return math.prod(view[1]) * int(view[0].itemsize)
