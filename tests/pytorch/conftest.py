@@ -1,0 +1,15 @@
+"""What tests of recording and running PyTorch share; without torch they are skipped."""
+
+import importlib.util
+import os
+
+import pytest
+
+MISSING = importlib.util.find_spec("torch") is None
+collect_ignore_glob = ["test_*.py"] if MISSING else []
+
+
+def pytest_configure(config):
+    """A run that was told to have torch does not pass without it."""
+    if MISSING and os.environ.get("DTRDIAG_TORCH") == "1":
+        raise pytest.UsageError("DTRDIAG_TORCH=1, but torch is not installed")

@@ -1,0 +1,204 @@
+"""Each model of the zoo is a training step that learns, repeats, and has a fake twin."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dtrdiag.errors import UsageError
+from dtrdiag.instrumentation.zoo import MODELS, make, model
+
+EVERY_MODEL = pytest.mark.parametrize("name", MODELS)
+KNOWN_PARAMETERS = {
+    ("gpt2", "full"): 124_439_808,
+    ("gpt2-xl", "full"): 1_557_611_200,
+    ("resnet-20", "small"): 269_722,  # 0.27M in He et al. 2016, table 6
+    ("resnet-32", "small"): 464_154,  # 0.46M there
+}
+READS_VALUES = {"_local_scalar_dense", "nonzero", "item", "equal", "masked_select", "unique"}
+
+
+class Operators(TorchDispatchMode):
+    """Keeps the names of the operators that are called under it."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def gradients(step):
+    return {name: parameter.grad for name, parameter in step.model.named_parameters()}
+
+
+def taken(step):
+    """Loss and gradients of a step, with the same random numbers each time."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return step.run(), gradients(step)
+
+
+def shapes(tensors):
+    return {name: (tensor.shape, tensor.dtype, tensor.stride()) for name, tensor in tensors.items()}
+
+
+@EVERY_MODEL
+def test_a_model_learns_its_inputs(name):
+    step = make(name, "small", optimizer="adam", learning_rate=1e-2)
+    losses = []
+    for _ in range(5):
+        step.optimizer.zero_grad()
+        losses.append(step.run().item())
+        step.optimizer.step()
+    assert losses[-1] < 0.95 * losses[0]
+
+
+@EVERY_MODEL
+def test_a_model_that_is_made_twice_is_the_same_to_the_bit(name):
+    state = torch.get_rng_state()
+    first = make(name, "small")
+    second = make(name, "small")
+    assert torch.equal(torch.get_rng_state(), state)
+    assert first.inputs
+    for one, other in zip(first.inputs, second.inputs, strict=True):
+        assert torch.equal(one, other)
+    loss, grads = taken(first)
+    other_loss, other_grads = taken(second)
+    assert torch.equal(loss, other_loss)
+    for parameter, grad in grads.items():
+        assert torch.equal(grad, other_grads[parameter]), parameter
+
+
+@EVERY_MODEL
+def test_a_fake_model_has_the_shapes_of_the_real_one_and_reads_no_values(name):
+    state = torch.get_rng_state()
+    with FakeTensorMode(), Operators() as seen:
+        fake = make(name, "small")
+        loss = fake.run()
+    assert torch.equal(torch.get_rng_state(), state)
+    assert isinstance(loss, FakeTensor)
+    assert loss.shape == ()
+    real = make(name, "small")
+    real.run()
+    assert shapes(gradients(fake)) == shapes(gradients(real))
+    assert {k: v.shape for k, v in fake.model.named_buffers()} == {
+        k: v.shape for k, v in real.model.named_buffers()
+    }
+    assert not READS_VALUES & set(seen.names)
+
+
+@EVERY_MODEL
+def test_a_step_says_what_it_is(name):
+    step = make(name, "small")
+    assert step.name == name
+    assert step.sizes == MODELS[name].small
+    assert step.optimizer is None
+    assert MODELS[name].description
+    assert all(tensor.dtype in (torch.float32, torch.int64) for tensor in step.inputs)
+
+
+@pytest.mark.parametrize(("name", "size"), KNOWN_PARAMETERS)
+def test_numbers_of_parameters_are_the_published_ones(name, size):
+    with FakeTensorMode():
+        step = make(name, size)
+    count = sum(parameter.numel() for parameter in step.model.parameters())
+    assert count == KNOWN_PARAMETERS[name, size]
+
+
+def test_another_seed_gives_other_parameters_and_inputs():
+    first, second = make("lstm", "small"), make("lstm", "small", seed=1)
+    assert not torch.equal(first.inputs[0], second.inputs[0])
+    assert not torch.equal(*(next(step.model.parameters()) for step in (first, second)))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "transformer"])
+def test_both_kinds_of_attention_compute_the_same(name):
+    fused, eager = (
+        make(name, "small", attention=attention, dropout=0) for attention in ("sdpa", "eager")
+    )
+    (loss, grads), (eager_loss, eager_grads) = taken(fused), taken(eager)
+    torch.testing.assert_close(eager_loss, loss)
+    for parameter, grad in grads.items():
+        torch.testing.assert_close(eager_grads[parameter], grad)
+
+
+def test_a_language_model_sees_no_later_token():
+    step = make("gpt2", "small", dropout=0)
+    tokens = step.inputs[0]
+    changed = tokens.clone()
+    changed[:, 9] = (changed[:, 9] + 1) % 100
+    before, after = step.model(tokens), step.model(changed)
+    assert torch.equal(before[:, :9], after[:, :9])
+    assert not torch.equal(before[:, 9:], after[:, 9:])
+
+
+def test_dropout_draws_on_the_random_state_of_the_step_and_can_be_left_out():
+    torch.manual_seed(0)
+    dropping, plain = make("transformer", "small"), make("transformer", "small", dropout=0.0)
+    assert dropping.run() != dropping.run()
+    assert plain.run() == plain.run()
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_all_implementations_of_an_optimizer_take_the_same_step(optimizer):
+    stepped = []
+    for implementation in ("loop", "foreach", "fused"):
+        step = make("lstm", "small", optimizer=optimizer, implementation=implementation)
+        step.run()
+        step.optimizer.step()
+        stepped.append([parameter.detach() for parameter in step.model.parameters()])
+    before = list(make("lstm", "small").model.parameters())
+    for old, loop, foreach, fused in zip(before, *stepped, strict=True):
+        assert not torch.equal(old, loop)
+        torch.testing.assert_close(foreach, loop)
+        torch.testing.assert_close(fused, loop)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"name": "resnet32"}, 'no model "resnet32"; did you mean resnet-32'),
+        ({"size": "tiny"}, 'no size "tiny"; there are full, small'),
+        ({"optimizer": "adamw"}, 'no optimizer "adamw"; did you mean adam?'),
+        ({"optimizer": "sgd", "implementation": "fuse"}, "did you mean fused?"),
+        ({"optimizer": "sgd", "learning_rate": -1}, "learning_rate is -1; it is at least 0"),
+        ({"batches": 3}, 'no size of gpt2 "batches"; did you mean batch?'),
+        ({"batch": 0}, "batch of gpt2 is 0; it is a whole number from 1"),
+        ({"batch": 2.0}, "batch of gpt2 is 2.0; it is a whole number from 1"),
+        ({"batch": True}, "batch of gpt2 is True; it is a whole number from 1"),
+        ({"dropout": 1.0}, "dropout of gpt2 is 1.0; it is at least 0 and less than 1"),
+        ({"dropout": "0"}, 'dropout of gpt2 is "0"; it is at least 0 and less than 1'),
+        ({"attention": 3}, "attention of gpt2 is 3; it is a name"),
+        ({"attention": "flash"}, 'no attention "flash"; there are sdpa, eager'),
+        ({"heads": 5}, "width 32 is no multiple of 5"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_by_name(arguments, said):
+    with pytest.raises(UsageError) as caught:
+        make(**{"name": "gpt2", "size": "small", **arguments})
+    assert said in str(caught.value)
+
+
+def test_a_name_is_taken_once_and_small_sizes_are_sizes():
+    with pytest.raises(UsageError, match="'gpt2' is registered a second time"):
+        model("gpt2", small={})(lambda: None)
+    with pytest.raises(UsageError, match='no size of mlp "widht"; did you mean width'):
+        model("mlp", small={"widht": 3})(lambda width=5: None)
+    assert "mlp" not in MODELS
+
+
+def test_without_torch_the_zoo_says_what_to_install():
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from dtrdiag.instrumentation.pytorch.errors import TorchMissingError\n"
+        "try:\n    from dtrdiag.instrumentation.zoo import make\n"
+        "except TorchMissingError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "pip install 'dtrdiag[torch]'" in done.stdout, done.stderr
