@@ -1,7 +1,9 @@
 """Each model of the zoo is a training step that learns, repeats, and has a fake twin."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dtrdiag.errors import UsageError
 from dtrdiag.instrumentation.zoo import MODELS, make, model
 
+PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
 EVERY_MODEL = pytest.mark.parametrize("name", MODELS)
 KNOWN_PARAMETERS = {
     ("gpt2", "full"): 124_439_808,
@@ -202,3 +205,14 @@ def test_without_torch_the_zoo_says_what_to_install():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "pip install 'dtrdiag[torch]'" in done.stdout, done.stderr
+
+
+def test_the_page_about_the_zoo_lists_every_model_and_shows_what_runs(capsys):
+    page = PAGE.read_text()
+    assert set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)) == set(MODELS)
+    (shown,) = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names = {}
+    exec(compile(shown, "docs/zoo.md", "exec"), names)  # noqa: S102 - our own docs
+    assert capsys.readouterr().out.split() == list(MODELS)
+    assert names["step"].sizes["batch"] == 2
+    assert isinstance(next(names["full"].model.parameters()).grad, FakeTensor)
