@@ -24,7 +24,7 @@ KNOWN_PARAMETERS = {
 READS_VALUES = {"_local_scalar_dense", "nonzero", "item", "equal", "masked_select", "unique"}
 
 
-class Operators(TorchDispatchMode):
+class Operators(TorchDispatchMode):  # type: ignore[misc]
     """Keeps the names of the operators that are called under it."""
 
     def __init__(self):
