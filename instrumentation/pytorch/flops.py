@@ -140,7 +140,7 @@ def _cudnn_rnn(times: int) -> Count:
 def _pool(args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[Any]) -> int:
     window = args[1] if isinstance(args[1], (list, tuple)) else (args[1],)
     dimensions = outputs[0].dim() - 2 if len(window) == 1 and outputs[0].dim() > 2 else 1
-    return _prod(window) ** dimensions * int(outputs[0].numel())
+    return int(_prod(window) ** dimensions * int(outputs[0].numel()))
 
 
 def _vector(operations: int, *names: str) -> dict[str, Formula]:
