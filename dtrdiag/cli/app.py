@@ -235,5 +235,3 @@ def _write(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
     except OSError:
         drop_output()
-
-

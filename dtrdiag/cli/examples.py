@@ -30,6 +30,10 @@ EXAMPLES: dict[str, Examples] = {
         ("The public traces, checked by their digest:", "dtrdiag traces fetch"),
         ("From a copy of the archive:", "dtrdiag traces fetch --from dtr-logs.zip"),
     ),
+    "traces convert": (
+        ("As a graph, to look at or change:", "dtrdiag traces convert chain-64 -o chain.json"),
+        ("And back, as a DTR log:", "dtrdiag traces convert chain.json -o chain.log"),
+    ),
     "run": (
         ("At 55 % of the memory that the trace needs:", "dtrdiag run recurrent-16 -r 0.55"),
         ("Another policy, at a budget in bytes:", "dtrdiag run recurrent-16 -p dtr-eq -b 40MB"),

@@ -277,9 +277,7 @@ def _show(saved: SavedMap, ask: Ask, pictures: PictureFiles, json: bool) -> None
         print_sentences(["", pictures.written()])
 
 
-def _show_saved(
-    path: str, ask: Ask, at: str | None, pictures: PictureFiles, json: bool
-) -> None:
+def _show_saved(path: str, ask: Ask, at: str | None, pictures: PictureFiles, json: bool) -> None:
     saved = read_map(path)
     if at is None:
         _show(saved, ask, pictures, json)

@@ -32,7 +32,7 @@ from dtrdiag.suggestions import no_such
 DEFAULT_POLICY = "dtr"
 
 TraceArgument = Annotated[
-    str, typer.Argument(metavar="TRACE", help="Name, DTR log, or archive.zip::MEMBER.")
+    str, typer.Argument(metavar="TRACE", help="Name, DTR log, graph, or archive.zip::MEMBER.")
 ]
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="Saved event log, or a TRACE with run options.")
@@ -55,9 +55,7 @@ Budget = Annotated[
         "-b", "--budget", metavar="SIZE", help="Budget: bytes, 500MB, 1.5GiB.", show_default=False
     ),
 ]
-At = Annotated[
-    int | None, typer.Option("--at", metavar="SEQ", help="After this event (the last).")
-]
+At = Annotated[int | None, typer.Option("--at", metavar="SEQ", help="After this event (the last).")]
 Around = Annotated[
     int | None, typer.Option("--around", metavar="STORAGE", help="Only what is near this storage.")
 ]

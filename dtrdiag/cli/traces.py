@@ -1,4 +1,4 @@
-"""``dtrdiag traces``: which traces are known, what is in one, and how are the public ones got?"""
+"""``dtrdiag traces``: which traces are known, what is in one, how are they got and converted?"""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import attrs
 import typer
 
 from dtrdiag.caching import cache_dir
+from dtrdiag.cli.convert import convert
 from dtrdiag.cli.helptext import GroupHelp, VerbHelp
 from dtrdiag.cli.options import Force, Json, TraceArgument
 from dtrdiag.cli.output import print_json, print_sentences, print_table
@@ -30,7 +31,7 @@ app = typer.Typer(rich_markup_mode=None, cls=GroupHelp)
 
 @app.callback(invoke_without_command=True)
 def traces(context: typer.Context) -> None:
-    """List known traces; facts of one; get the public ones."""
+    """List known traces; facts of one; get the public ones; convert one."""
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -87,6 +88,9 @@ def fetch(
     print_sentences([f"The public traces are in {archive}: {', '.join(names)}."])
     if found is not None:
         print_sentences([f"{TRACES_VARIABLE} leads there, so nothing was fetched."])
+
+
+app.command(cls=VerbHelp)(convert)
 
 
 def _named_place() -> str | None:

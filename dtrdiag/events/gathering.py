@@ -57,21 +57,17 @@ class Gatherer:
     def __init__(self, pa: Any, schema: Any, names: Collection[str] | None) -> None:
         self._pa = pa
         self._types = {field.name: field.type for field in arrow_schema(pa)}
-        self._stored = [
-            spec for name, spec in STORED.items() if names is None or name in names
-        ]
+        self._stored = [spec for name, spec in STORED.items() if names is None or name in names]
         whole = names is None or not STORED.keys() >= set(names)
         self._rare = whole
         if whole:
             # An event that is once in a log is decoded from all of its fields.
             once = {column_name(kind, f.name) for kind in ONCE for f in FIELDS[kind]}
-            self._stored = [
-                s for s in STORED.values() if s in self._stored or s.name in once
-            ]
+            self._stored = [s for s in STORED.values() if s in self._stored or s.name in once]
         self.wanted = [KIND, *(n for spec in self._stored for n in physical_names(spec))]
-        self._foreign = [] if names is not None else [
-            name for name in schema.names if name not in self._types
-        ]
+        self._foreign = (
+            [] if names is not None else [name for name in schema.names if name not in self._types]
+        )
         if whole:
             self.wanted += [REST, *self._foreign]
         for name in self.wanted:

@@ -277,9 +277,7 @@ class _Spread:
         ends[0] = 0
         np.cumsum(self._sparse(np.diff(offsets).astype(np.int32)), dtype=np.int32, out=ends[1:])
         parts = [self._bits, pa.py_buffer(ends)]
-        return pa.Array.from_buffers(
-            pa.list_(values.type), self._size, parts, children=[values]
-        )
+        return pa.Array.from_buffers(pa.list_(values.type), self._size, parts, children=[values])
 
 
 def _bitmap(pa: Any, rows: npt.NDArray[np.bool_]) -> Any:

@@ -267,7 +267,6 @@ class ScheduleRules(Checking):
             if announced is not None and (finished or found > announced):
                 self.expect("totals", event, f"the header's {field}", announced, found)
 
-
     def _not_reached(self, outcome: str) -> Iterator[str]:
         """Interventions that changed nothing, because the run never came to it."""
         changes, count = self.state.interventions, self.state.tally.decisions

@@ -174,9 +174,7 @@ def _draw_step(
             row.node(f"s_{storage_id}")
 
 
-def _draw_storage(
-    dot: graphviz.Digraph, storage: FrontierStorage, say: Callable[..., str]
-) -> None:
+def _draw_storage(dot: graphviz.Digraph, storage: FrontierStorage, say: Callable[..., str]) -> None:
     lines = (f"storage {storage.id} of {storage.name}", short_bytes(storage.bytes), storage.state)
     _style(storage.state, dot, f"s_{storage.id}", say(*lines), shape="cylinder")
 

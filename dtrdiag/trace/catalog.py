@@ -13,9 +13,9 @@ from dtrdiag.errors import UsageError
 from dtrdiag.files import ARCHIVE_SEPARATOR
 from dtrdiag.suggestions import close_files, no_such
 from dtrdiag.trace.bundled import bundled_traces
-from dtrdiag.trace.dtrlog import read_dtr_log
 from dtrdiag.trace.fetching import fetch
 from dtrdiag.trace.model import Trace
+from dtrdiag.trace.opening import read_trace
 from dtrdiag.trace.public import PUBLIC_TRACES
 
 __all__ = ["KnownTrace", "fetch", "known_traces", "resolve"]
@@ -97,7 +97,7 @@ def resolve(trace: str | os.PathLike[str]) -> Trace:
     if text in PUBLIC_TRACES:
         return PUBLIC_TRACES[text].load()
     if os.path.exists(text) or _is_path(text):
-        return read_dtr_log(text)
+        return read_trace(text)
     names = [*bundled_traces(), *PUBLIC_TRACES]
     raise UsageError(no_such("trace or file", text, [*names, *close_files(text)]))
 

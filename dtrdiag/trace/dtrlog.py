@@ -35,7 +35,7 @@ def read_dtr_log(source: str | os.PathLike[str], *, name: str | None = None) -> 
         TraceError: a line is not an instruction or asks for something impossible.
     """
     text = os.fspath(source)
-    return parse_dtr_log(read_bytes(text), name=name or _short_name(text), path=text)
+    return parse_dtr_log(read_bytes(text), name=name or short_name(text), path=text)
 
 
 def parse_dtr_log(content: bytes, *, name: str, path: str = "<memory>") -> Trace:
@@ -272,9 +272,10 @@ def _dump(line: Line) -> bytes:
     return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
 
 
-def _short_name(source: str) -> str:
+def short_name(source: str) -> str:
+    """What a trace is called that was read from a file or member: without folder and endings."""
     path = source.rpartition(ARCHIVE_SEPARATOR)[2]
     name = os.path.basename(path)
-    for suffix in (".gz", ".zst", ".jsonl", ".log"):
+    for suffix in (".gz", ".zst", ".jsonl", ".json", ".log"):
         name = name.removesuffix(suffix)
     return name or source

@@ -46,7 +46,7 @@ def asks(here, cache, capfd, monkeypatch):
 def test_verbs_in_their_order(asks):
     assert asks("") == list(VERBS)
     assert {"replay", "reproduce"} <= set(asks("re"))
-    assert asks("traces", "") == ["list", "info", "fetch"]
+    assert asks("traces", "") == ["list", "info", "fetch", "convert"]
     assert asks("--debug", "doc") == ["doctor"]
     assert asks("swep", "") == []
 

@@ -6,7 +6,7 @@ from dtrdiag.cli import main
 from dtrdiag.cli.app import PROGRAM, VERBS
 from dtrdiag.cli.examples import EXAMPLES
 
-SUBVERBS = ["traces list", "traces info", "traces fetch"]
+SUBVERBS = ["traces list", "traces info", "traces fetch", "traces convert"]
 PAGES = ["", *VERBS, *SUBVERBS]
 TO_BE_FETCHED = EXAMPLES["traces fetch"]
 """The network, and a file that nobody has yet; tests/trace has both with a stand-in."""

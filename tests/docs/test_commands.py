@@ -57,7 +57,7 @@ READ_TOGETHER = [
 ALONE = [d for d in DOCUMENTS if not any(d in together for together in READ_TOGETHER)]
 FOLDERS = READ_TOGETHER + [[d] for d in ALONE if commands(d) or blocks(d, "python")]
 SHOWN = re.compile(
-    r"""^```(console|python)(?:\ title="([\w.]+)")?\n(.*?)^```$  # what is run, or kept as a file
+    r"""^```(console|python|json(?=\ title))(?:\ title="([\w.-]+)")?\n(.*?)^```$  # run, or kept
     (?:\s*^```text\n(.*?)^```$)?                               # and what it prints""",
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )
