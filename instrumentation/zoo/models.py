@@ -11,7 +11,31 @@ except ImportError:
         "the models need PyTorch, which is not installed: pip install 'dtrdiag[torch]'"
     ) from None
 
-from dtrdiag.instrumentation.zoo import gpt, lstm, resnet, transformer
+from dtrdiag.instrumentation.zoo import (
+    diffusion,
+    gpt,
+    lstm,
+    mamba,
+    moe,
+    resnet,
+    transformer,
+    treelstm,
+    unet,
+)
 from dtrdiag.instrumentation.zoo.registry import MODELS, Model, make, model
 
-__all__ = ["MODELS", "Model", "gpt", "lstm", "make", "model", "resnet", "transformer"]
+__all__ = [
+    "MODELS",
+    "Model",
+    "diffusion",
+    "gpt",
+    "lstm",
+    "make",
+    "mamba",
+    "model",
+    "moe",
+    "resnet",
+    "transformer",
+    "treelstm",
+    "unet",
+]

@@ -13,3 +13,14 @@ def pytest_configure(config):
     """A run that was told to have torch does not pass without it."""
     if MISSING and os.environ.get("DTRDIAG_TORCH") == "1":
         raise pytest.UsageError("DTRDIAG_TORCH=1, but torch is not installed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Kernels of small tensors lose more to threads that wait for each other than they gain."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
