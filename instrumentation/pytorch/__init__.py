@@ -10,15 +10,17 @@ from dtrdiag.ondemand import on_demand
 if TYPE_CHECKING:
     from dtrdiag.instrumentation.pytorch.costs import CostModel, Roofline
     from dtrdiag.instrumentation.pytorch.devices import DEVICES, Device
+    from dtrdiag.instrumentation.pytorch.measured import Measured
     from dtrdiag.instrumentation.pytorch.step import Step
 
-__all__ = ["DEVICES", "CostModel", "Device", "Roofline", "Step"]
+__all__ = ["DEVICES", "CostModel", "Device", "Measured", "Roofline", "Step"]
 
 __getattr__, __dir__ = on_demand(
     __name__,
     {
         "costs": ("CostModel", "Roofline"),
         "devices": ("DEVICES", "Device"),
+        "measured": ("Measured",),
         "step": ("Step",),
     },
 )

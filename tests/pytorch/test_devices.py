@@ -1,6 +1,7 @@
 """Devices: their figures, reading your own, and what is refused."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +82,20 @@ def test_an_unknown_device_is_refused_with_what_was_meant():
         device_named("a100-40g")
     with pytest.raises(UsageError, match="there are a100-40gb"):
         device_named("abacus")
+
+
+def test_the_table_in_the_docs_has_every_figure():
+    page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text()
+    rows = {
+        cells[1].strip(" `"): [cell.strip() for cell in cells[2:-1]]
+        for cells in (line.split("|") for line in page.splitlines() if line.startswith("| `"))
+    }
+    for device in DEVICES.values():
+        peaks = [device.vector[p] for p in ("fp64", "fp32")]
+        peaks += [device.matrix.get(p) for p in ("fp64", "fp32", "tf32", "fp16", "bf16")]
+        bandwidth, *shown, source = rows[device.name]
+        assert float(bandwidth.replace(",", "")) * GIGA == device.bandwidth
+        assert [None if s == "-" else round(float(s), 3) for s in shown] == [
+            None if peak is None else round(peak / 10**12, 3) for peak in peaks
+        ]
+        assert source == device.source
