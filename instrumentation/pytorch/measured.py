@@ -49,7 +49,7 @@ class Measured:
     name = "measured"
 
     def __init__(self, repetitions: int = REPETITIONS) -> None:
-        if not isinstance(repetitions, int) or isinstance(repetitions, bool) or repetitions < 1:
+        if not _is_count(repetitions):
             raise UsageError(f"repetitions are a whole number from 1 on, not {repetitions!r}")
         self._measures = True
         self._costs: dict[str, int] = {}
@@ -235,7 +235,7 @@ def _timer(device: Any) -> Callable[[Callable[[], Any]], int]:
         end.record()
         torch.cuda.synchronize(device)
         del result
-        return round(start.elapsed_time(end) * 1_000_000)
+        return int(start.elapsed_time(end) * 1_000_000 + 0.5)
 
     return between_events
 
@@ -263,6 +263,10 @@ def device_title(device: Any) -> str:
     return platform.processor() or platform.machine()
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def _fault_of(table: Any) -> str | None:
     """What keeps a document from being a table of costs, if anything does."""
     if not isinstance(table, dict) or table.get("format") != FORMAT:
@@ -270,14 +274,13 @@ def _fault_of(table: Any) -> str | None:
     if table.get("version") != VERSION:
         return f"its version is {table.get('version')!r}, not {VERSION}"
     for field in _HEADER:
-        kind = int if field in _NUMBERS else str
         value = table.get(field)
-        if not isinstance(value, kind) or isinstance(value, bool) or (kind is int and value < 1):
+        if not (_is_count(value) if field in _NUMBERS else isinstance(value, str)):
             return f"{field} is {value!r}"
     costs = table.get("costs_ns")
     if not isinstance(costs, dict):
         return "it has no costs_ns"
     for key, cost in costs.items():
-        if not isinstance(cost, int) or isinstance(cost, bool) or cost < 1:
+        if not _is_count(cost):
             return f"the cost of {key} is {cost!r}"
     return None
