@@ -168,7 +168,7 @@ class Denoiser(nn.Module):  # type: ignore[misc]
         return self.leave(x)
 
 
-@model("diffusion", small={"batch": 2, "image": 16, "width": 16, "blocks": 1, "groups": 4})
+@model("diffusion", small={"batch": 2, "image": 8, "width": 16, "blocks": 1, "groups": 4})
 def diffusion(
     batch: int = 32,
     image: int = 32,

@@ -22,7 +22,8 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
 
     Vaswani et al.: Attention Is All You Need (2017), section 3.2. `sdpa` is torch's
     `scaled_dot_product_attention`; `eager` makes the scores (N, heads, T, T) one operator at a
-    time, which is where memory goes that grows with the square of T.
+    time, which is where memory goes that grows with the square of T. On a CPU torch has no fused
+    kernel for attention with dropout, so that `sdpa` keeps scores there too.
 
     Args:
         width: features of a position.

@@ -89,7 +89,7 @@ def transformer(
         vocabulary: number of different tokens.
         classes: number of classes.
         attention: `sdpa` or `eager`.
-        dropout: probability; 0 for none.
+        dropout: probability; with any, `sdpa` on a CPU keeps the scores as well.
     """
     network = Encoder(length, layers, width, heads, hidden, vocabulary, classes, attention, dropout)
     tokens = torch.randint(vocabulary, (batch, length))

@@ -139,6 +139,18 @@ def test_both_kinds_of_attention_compute_the_same(name):
         torch.testing.assert_close(eager_grads[parameter], grad)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [({}, False), ({"dropout": 0.1}, True), ({"attention": "eager"}, True)],
+    ids=["sdpa", "sdpa with dropout", "eager"],
+)
+def test_attention_in_one_operator_keeps_no_scores_unless_some_are_dropped(sizes, kept):
+    with FakeTensorMode(), Operators() as seen:
+        make("gpt2", "small", **sizes).run()
+    assert any(name.endswith("softmax") and "log" not in name for name in seen.names) is kept
+    assert ("_scaled_dot_product_flash_attention_for_cpu" in seen.names) is not kept
+
+
 @pytest.mark.parametrize("name", ["gpt2", "mamba", "moe"])
 def test_a_language_model_sees_no_later_token(name):
     step = make(name, "small")
