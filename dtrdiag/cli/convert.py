@@ -10,10 +10,13 @@ import typer
 import zstandard
 
 from dtrdiag.cli.options import Force, Json, TraceArgument
-from dtrdiag.cli.output import check_outputs, print_json, print_sentences, write_file
+from dtrdiag.cli.output import check_outputs, note, print_json, print_sentences, write_file
 from dtrdiag.cli.sources import load_trace
 from dtrdiag.errors import UsageError
 from dtrdiag.trace import Trace, write_dtr_log, write_graph
+from dtrdiag.trace.chakra import read_execution_trace
+from dtrdiag.trace.dtrlog import short_name
+from dtrdiag.trace.opening import is_execution_trace
 from dtrdiag.units import count, plain_name, short_bytes
 
 CONVERT_SCHEMA = "dtrdiag.convert/1"
@@ -33,16 +36,25 @@ def convert(
             help="The file to write: .log (a DTR log) or .json (a graph), also .gz, .zst.",
         ),
     ],
+    durations: Annotated[
+        str | None,
+        typer.Option(metavar="KINETO", help="The profiler's trace of the same run as TRACE."),
+    ] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option(metavar="bytes", help="What stands in for durations that there are not."),
+    ] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Write a trace in another format: a DTR log or a graph as JSON.
 
-    The format is that of the file's name. What a graph cannot say is told in the documentation.
+    The format is that of the file's name. --durations and --costs are for an execution trace of
+    PyTorch, which has no costs itself.
     """
     kind = _format(output)
     check_outputs([output], force, inputs=[trace])
-    loaded = load_trace(trace)
+    loaded = _loaded(trace, durations, costs)
     content = _packed(
         write_graph(loaded) if kind == GRAPH_FORMAT else write_dtr_log(loaded), output
     )
@@ -56,6 +68,20 @@ def convert(
             f"({kind}, {short_bytes(len(content))})."
         ]
     )
+
+
+def _loaded(text: str, durations: str | None, costs: str | None) -> Trace:
+    if durations is None and costs is None:
+        return load_trace(text)
+    if durations is not None and costs is not None:
+        raise UsageError("give --durations or --costs, not both")
+    if not is_execution_trace(text):
+        option = "--durations" if costs is None else "--costs"
+        raise UsageError(f"{option} is for an execution trace of PyTorch", path=text)
+    found = read_execution_trace(text, durations=durations, costs=costs, name=short_name(text))
+    for each in found.notes():
+        note(f"dtrdiag: note: {text}: {each}")
+    return found.trace
 
 
 def _format(output: str) -> str:

@@ -20,6 +20,7 @@ import orjson
 
 from dtrdiag.cli.activity import doing, reading, tell
 from dtrdiag.cli.options import Rules, option_name
+from dtrdiag.cli.output import note
 from dtrdiag.cli.values import parse_ratio, parse_size
 from dtrdiag.errors import AnalysisError, DtrdiagError, LogError, SimulationError, UsageError
 from dtrdiag.events.parquet import parquet_available
@@ -36,7 +37,7 @@ from dtrdiag.simulator import (
     simulate_in_columns,
 )
 from dtrdiag.trace import Trace
-from dtrdiag.trace.catalog import known_traces, resolve
+from dtrdiag.trace.catalog import known_traces, resolve_with_notes
 from dtrdiag.units import plain_name
 
 _FIRST_LINE_BYTES = 16 << 20
@@ -131,7 +132,10 @@ def load_trace(text: str) -> Trace:
     reading(text)
     if os.path.isfile(text) and zipfile.is_zipfile(text):
         raise UsageError(f"an archive: name a member of it, as {text}::PART", path=text)
-    return resolve(text)
+    trace, notes = resolve_with_notes(text)
+    for each in notes:
+        note(f"dtrdiag: note: {text}: {each}")
+    return trace
 
 
 def record(trace: Trace, config: RunConfig, path: str | Path, force: bool = False) -> RunResult:

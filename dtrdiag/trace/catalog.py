@@ -15,12 +15,12 @@ from dtrdiag.suggestions import close_files, no_such
 from dtrdiag.trace.bundled import bundled_traces
 from dtrdiag.trace.fetching import fetch
 from dtrdiag.trace.model import Trace
-from dtrdiag.trace.opening import read_trace
+from dtrdiag.trace.opening import read_with_notes
 from dtrdiag.trace.public import PUBLIC_TRACES
 
-__all__ = ["KnownTrace", "fetch", "known_traces", "resolve"]
+__all__ = ["KnownTrace", "fetch", "known_traces", "resolve", "resolve_with_notes"]
 
-_FILE_SUFFIXES = (".log", ".gz", ".zst", ".jsonl", ".json", ".zip")
+_FILE_SUFFIXES = (".log", ".gz", ".zst", ".jsonl", ".json", ".zip", ".et")
 
 
 @attrs.frozen(slots=True)
@@ -83,21 +83,26 @@ def resolve(trace: str | os.PathLike[str]) -> Trace:
     """The trace that an argument of the command line stands for.
 
     Args:
-        trace: name of a bundled or public trace, a file (plain, .gz, .zst), or
-            `archive.zip::PART`.
+        trace: name of a bundled or public trace, a file (plain, .gz, .zst) in any format that is
+            read as a trace, or `archive.zip::PART`.
 
     Raises:
         UsageError: no such name and no such file, or a public trace that is not on this machine.
         InputError: the file cannot be read, or is not the known trace of that name.
-        TraceError: it is not a DTR log.
+        TraceError: it is no trace.
     """
+    return resolve_with_notes(trace)[0]
+
+
+def resolve_with_notes(trace: str | os.PathLike[str]) -> tuple[Trace, list[str]]:
+    """A trace, and what to know of it where its format says less than a DTR log; see `resolve`."""
     text = os.fspath(trace)
     if text in bundled_traces():
-        return bundled_traces()[text].load()
+        return bundled_traces()[text].load(), []
     if text in PUBLIC_TRACES:
-        return PUBLIC_TRACES[text].load()
+        return PUBLIC_TRACES[text].load(), []
     if os.path.exists(text) or _is_path(text):
-        return read_trace(text)
+        return read_with_notes(text)
     names = [*bundled_traces(), *PUBLIC_TRACES]
     raise UsageError(no_such("trace or file", text, [*names, *close_files(text)]))
 

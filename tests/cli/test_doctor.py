@@ -34,7 +34,7 @@ def test_what_is_missing_is_named(answers, monkeypatch):
 
 
 def test_what_only_an_older_python_needs_is_not_missing(monkeypatch):
-    lines = ["rich>=13", "tomli>=2; python_version < \"3.11\"", "x; extra == 'test'"]
+    lines = ["rich>=13", 'tomli>=2; python_version < "3.11"', "x; extra == 'test'"]
     monkeypatch.setattr(doctor_verb.metadata, "requires", lambda name: lines)
     monkeypatch.setattr("sys.version_info", (3, 11, 2))
     assert doctor_verb._requirements() == (["rich"], {"test": ["x"]})

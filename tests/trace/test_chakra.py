@@ -1,0 +1,477 @@
+"""Execution traces: which calls are operators, what is one storage, and what is refused."""
+
+import copy
+import json
+
+import pytest
+
+from dtrdiag.errors import DtrdiagError, TraceError
+from dtrdiag.simulator import baseline_peak_bytes
+from dtrdiag.trace import Instruction, parse_dtr_log, read_trace, write_dtr_log
+from dtrdiag.trace.chakra import parse_execution_trace, read_execution_trace
+from dtrdiag.trace.model import Step
+
+SCHEMA = "1.1.1-chakra.0.0.4"
+
+
+def tensor(number, storage, *shape, itemsize=4, offset=0, strides=None):
+    numel, dense = 1, []
+    for size in reversed(shape):
+        dense.insert(0, numel)
+        numel *= size
+    value = [number, storage, offset, numel, itemsize, "cpu"]
+    return value, "Tensor(float)", list(shape), dense if strides is None else list(strides)
+
+
+def number(value=1):
+    return value, "Int", [], []
+
+
+def side(*arguments):
+    columns = [list(column) for column in zip(*arguments, strict=True)] or [[], [], [], []]
+    return dict(zip(("values", "types", "shapes", "strides"), columns, strict=True))
+
+
+def call(id, parent, name, inputs=(), outputs=(), schema=None, **attributes):
+    if schema is None:
+        schema = f"{name}({', '.join(f'Tensor a{i}' for i in range(len(inputs)))}) -> Tensor"
+    attributes = {"rf_id": id, "op_schema": schema, **attributes}
+    return {
+        "id": id,
+        "name": name,
+        "ctrl_deps": parent,
+        "inputs": side(*inputs),
+        "outputs": side(*outputs),
+        "attrs": [{"name": key, "type": "", "value": value} for key, value in attributes.items()],
+    }
+
+
+def span(id, parent, name="block"):
+    return call(id, parent, name, schema="")
+
+
+ROOT = span(1, 1, "process")
+X, W = tensor(10, 11, 4, 4), tensor(20, 21, 4, 4)
+A, B, C = (tensor(n, n + 1, 4, 4) for n in (30, 40, 50))
+ADD_ = "aten::add_(Tensor(a!) self, Tensor other) -> Tensor(a!)"
+
+
+def document(*nodes, **fields):
+    return {"schema": SCHEMA, "pid": 1, "nodes": [ROOT, *nodes], **fields}
+
+
+def read(*nodes, **options):
+    content = json.dumps(document(*nodes)).encode()
+    return parse_execution_trace(
+        content, name="step", path="et.json", **{"costs": "bytes"} | options
+    )
+
+
+def ops(*nodes):
+    return [name for name in read(*nodes).trace.op_name if name != "constant"]
+
+
+def arguments(trace, op):
+    return [trace.tensor_name[tensor] for tensor in trace.inputs_of(op).tolist()]
+
+
+def instructions(trace):
+    return [Instruction(kind).name for kind in trace.instruction_kind.tolist()]
+
+
+LINEAR = [
+    call(2, 1, "aten::linear", [X, W], [A]),
+    call(3, 2, "aten::t", [W], [tensor(22, 21, 4, 4, strides=(1, 4))]),
+    call(4, 3, "aten::transpose", [W], [tensor(22, 21, 4, 4, strides=(1, 4))]),
+    call(5, 2, "aten::mm", [X, tensor(22, 21, 4, 4, strides=(1, 4))], [A]),
+    call(6, 5, "aten::resolve_conj", [A], [A]),
+]
+
+
+def test_a_composite_gives_way_to_those_within_it_which_are_taken_once():
+    found = read(*LINEAR)
+    assert found.trace.op_name == ("constant", "constant", "aten::t", "aten::mm")
+    assert (found.operators, found.views, found.constants) == (2, 1, 2)
+    assert arguments(found.trace, 3) == ["s11", found.trace.tensor_name[2]]
+
+
+def test_a_call_that_does_the_work_itself_is_taken_whole():
+    # `copy_` writes to a storage that nothing within `addmm` has made.
+    inner = call(3, 2, "aten::copy_", [A, X], [A], schema=ADD_.replace("add_", "copy_"))
+    assert ops(call(2, 1, "aten::addmm", [X, W], [A]), inner) == ["aten::addmm"]
+
+
+def test_what_fills_its_own_allocation_is_taken_whole():
+    nodes = [
+        call(2, 1, "aten::ones_like", [X], [A]),
+        call(3, 2, "aten::empty_like", [X], [A]),
+        call(4, 2, "aten::fill_", [A], [A], schema="aten::fill_(Tensor(a!) self) -> Tensor(a!)"),
+    ]
+    assert ops(*nodes) == ["aten::ones_like"]
+
+
+def test_a_call_that_reads_more_than_those_within_it_is_taken_whole():
+    nodes = [call(2, 1, "aten::gather_rows", [X, W], [A]), call(3, 2, "aten::zeros_of", [X], [A])]
+    assert ops(*nodes) == ["aten::gather_rows"]
+
+
+def test_a_call_is_taken_apart_for_what_is_used_later():
+    mask = tensor(60, 61, 4, 4)
+    nodes = [
+        call(2, 1, "aten::dropout", [X], [A]),
+        call(3, 2, "aten::empty_like", [X], [mask]),
+        call(
+            4, 2, "aten::bernoulli_", [mask], [mask], schema="aten::b_(Tensor(a!) self) -> Tensor"
+        ),
+        call(5, 2, "aten::mul", [X, mask], [A]),
+        call(6, 1, "aten::mul", [A, mask], [B]),
+    ]
+    names = ["aten::empty_like", "aten::bernoulli_", "aten::mul", "aten::mul"]
+    assert ops(*nodes) == names
+    assert read(*nodes).random == 1
+    assert ops(*nodes[:4]) == names[:3]
+
+
+def test_what_is_made_unseen_and_used_later_is_refused():
+    nodes = [
+        call(2, 1, "aten::fused", [X, W], [A]),
+        call(3, 2, "aten::part", [X], [B]),
+        call(4, 1, "aten::neg", [B], [C]),
+    ]
+    with pytest.raises(
+        TraceError, match=r"node 2 \('aten::fused'\): makes what is used later \(sto"
+    ):
+        read(*nodes)
+
+
+def test_a_number_that_is_given_again_is_another_storage():
+    nodes = [
+        call(2, 1, "aten::relu", [X], [A]),
+        call(3, 1, "aten::sum", [A], [tensor(70, 71)]),
+        call(4, 1, "aten::relu", [W], [A]),
+        call(5, 1, "aten::mul", [A, tensor(70, 71)], [C]),
+    ]
+    trace = read(*nodes).trace
+    assert trace.tensor_name[2:] == ("s31", "s71", "s31.2", "s51")
+    assert arguments(trace, 5) == ["s31.2", "s71"]
+    assert baseline_peak_bytes(trace) == 2 * 64 + 4 + 64 + 64
+
+
+def test_numbers_of_python_are_no_tensors():
+    two = tensor(80, 31, itemsize=8)  # given the number of a storage that is gone
+    nodes = [
+        call(2, 1, "aten::relu", [X], [A]),
+        call(3, 1, "aten::relu", [A], [B]),
+        call(4, 1, "aten::mul", [B, two], [C]),
+    ]
+    trace = read(*nodes).trace
+    assert arguments(trace, 3) == ["s41"]
+    assert read(*nodes).constants == 1
+
+
+def test_what_cannot_be_of_a_storage_is_of_one_made_unseen():
+    nodes = [
+        call(2, 1, "aten::relu", [X], [A]),
+        call(3, 1, "aten::mul", [tensor(33, 31, 9, 9), X], [B]),
+        call(4, 1, "aten::mul", [tensor(34, 41, 2, itemsize=2), X], [C]),
+    ]
+    found = read(*nodes)
+    assert found.constants == 3
+    assert found.constant_bytes == 64 + 4 * 81 + 2 * 2
+
+
+def test_sizes_are_how_far_tensors_reach_into_their_storage():
+    part = tensor(90, 91, 2, 3, offset=5, strides=(10, 1))
+    wide = tensor(92, 93, 100, 4, strides=(0, 1))
+    found = read(call(2, 1, "aten::mul", [part, wide], [A]))
+    assert found.trace.tensor_size_bytes.tolist() == [4 * (5 + 10 + 2 + 1), 4 * 4, 64]
+
+
+def test_a_write_makes_a_new_version_and_views_of_the_old_one_end():
+    view = tensor(35, 31, 16)
+    nodes = [
+        call(2, 1, "aten::relu", [X], [A]),
+        call(3, 1, "aten::view", [A], [view]),
+        call(4, 1, "aten::add_", [view, X], [view], schema=ADD_),
+        call(5, 1, "aten::neg", [view], [B]),
+    ]
+    found = read(*nodes)
+    kinds = instructions(found.trace)
+    assert (
+        kinds == ["CONSTANT", "CALL", "CALL", "RELEASE", "MUTATE", "CALL", "RELEASE"][: len(kinds)]
+    )
+    assert arguments(found.trace, 3) == ["s31", "s11"]
+    assert arguments(found.trace, 4) == ["s31$"]
+    assert found.in_place == 1
+    assert baseline_peak_bytes(found.trace) == 64 * 3
+
+
+def test_a_write_that_hands_back_something_else_is_one_call():
+    schema = "aten::norm_(Tensor(a!) self, Tensor w) -> (Tensor(a!), Tensor)"
+    nodes = [
+        call(2, 1, "aten::relu", [X], [A]),
+        call(3, 1, "aten::norm_", [A, W], [A, B], schema=schema),
+        call(4, 1, "aten::mul", [A, B], [C]),
+    ]
+    trace = read(*nodes).trace
+    assert instructions(trace).count("COPY_FROM") == 1
+    assert [trace.tensor_size_bytes[t] for t in trace.outputs_of(3)] == [64, 64]
+    assert baseline_peak_bytes(trace) == 64 * (2 + 3)
+
+
+def test_a_write_to_a_constant_makes_nothing():
+    found = read(call(2, 1, "aten::add_", [W, X], [W], schema=ADD_))
+    assert found.constant_writes == 1
+    assert found.trace.tensor_size_bytes.tolist() == [64, 64, 0]
+    assert "1 write to constants made no new version" in found.notes()
+
+
+def test_the_destination_of_a_result_is_made_by_it():
+    schema = "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"
+    found = read(call(2, 1, "aten::mul", [X, W, A], [A], schema=schema))
+    assert found.constants == 2
+    assert arguments(found.trace, 2) == ["s11", "s21"]
+
+
+def test_releases_come_after_the_last_use_and_what_is_handed_back_last_stays():
+    nodes = [
+        call(2, 1, "aten::relu", [X], [A]),
+        call(3, 1, "aten::neg", [A], [B]),
+        call(4, 1, "aten::neg", [A], [C]),
+        call(5, 1, "aten::neg", [B], [tensor(70, 71, 4, 4)]),
+    ]
+    trace = read(*nodes).trace
+    steps = zip(trace.step_kind.tolist(), trace.step_operand.tolist(), strict=True)
+    steps = [(Step(kind).name, trace.tensor_name[operand]) for kind, operand in steps]
+    assert [name for kind, name in steps if kind == "RELEASE"] == ["s31", "s41"]
+    assert [name for kind, name in steps if kind == "OUTPUT"] == ["s11", "s51", "s71"]
+
+
+def test_gradients_stay_where_the_optimizer_uses_them():
+    gradient = tensor(45, 41, 4, 4)
+    nodes = [
+        call(2, 1, "aten::relu", [X], [B]),
+        call(3, 1, "torch::autograd::AccumulateGrad", [B], [], schema=""),
+        call(4, 3, "aten::detach", [B], [gradient]),
+        call(5, 4, "detach", [B], [], schema=""),
+        call(6, 1, "aten::add_", [W, gradient], [W], schema=ADD_),
+    ]
+    trace = read(*nodes).trace
+    outputs = [
+        op for kind, op in zip(trace.step_kind, trace.step_operand, strict=True) if kind == 4
+    ]
+    assert 64 in trace.tensor_memory_bytes[outputs][2:]
+
+
+def test_lists_of_tensors_and_undefined_ones():
+    both = (
+        [A[0], X[0]],
+        "GenericList[Tensor(float),Tensor(float)]",
+        [[4, 4], [4, 4]],
+        [[4, 1], [4, 1]],
+    )
+    nothing = [88, 0, 0, 0, 0, ""], "Tensor(nullptr (uninitialized))", [], []
+    trace = read(
+        call(2, 1, "aten::relu", [X], [A]), call(3, 1, "aten::cat", [both, nothing, number()], [B])
+    ).trace
+    assert arguments(trace, 2) == ["s31", "s11"]
+
+
+def test_a_stand_in_by_bytes():
+    trace = read(*LINEAR).trace
+    assert trace.op_cost_ns.tolist() == [0, 0, 500, 4000 + 1]
+
+
+def kineto(*events, **fields):
+    made = []
+    for number, name, duration in events:
+        arguments = {"Record function id": number, "External id": number}
+        made.append({"ph": "X", "cat": "cpu_op", "name": name, "dur": duration, "args": arguments})
+    return {"traceEvents": [{"ph": "M", "name": "process_name"}, *made], **fields}
+
+
+TIMES = kineto((2, "aten::linear", 99), (3, "aten::t", 0.5), (5, "aten::mm", 7.25))
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Writes the execution trace of a linear layer and a profiler's trace, into this folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(times=TIMES, nodes=LINEAR, name="et.kineto.json"):
+        (tmp_path / "et.json").write_text(json.dumps(document(*nodes)))
+        (tmp_path / name).write_text(json.dumps(times))
+
+    return write
+
+
+def test_durations_are_those_of_the_profiler_beside_it(files):
+    files()
+    assert read_trace("et.json").op_cost_ns.tolist() == [0, 0, 500, 7250]
+
+
+def test_devices_count_where_there_are_any(files):
+    times = copy.deepcopy(TIMES)
+    for number, duration in ((5, 100), (6, 20), (3, 1), (77, 1000)):
+        kernel = {"ph": "X", "cat": "kernel", "name": "k", "dur": duration}
+        times["traceEvents"].append({**kernel, "args": {"External id": number}})
+    files(times)
+    assert read_trace("et.json").op_cost_ns.tolist() == [0, 0, 1000, 120_000]
+
+
+def test_the_trace_goes_through_a_dtr_log_with_where_it_is_from():
+    trace = read(*LINEAR).trace
+    log = write_dtr_log(trace)
+    assert parse_dtr_log(log, name="step").op_name == trace.op_name
+    told = json.loads(json.loads(log.splitlines()[0])["ANNOTATION"])
+    assert (told["execution trace"], told["costs"], told["operators"]) == (SCHEMA, "bytes", 2)
+
+
+def changed(node, **fields):
+    return {**copy.deepcopy(node), **fields}
+
+
+MM = call(2, 1, "aten::mm", [X, W], [A])
+BAD = {
+    "nodes no list": (document(nodes=7), "nodes is not a list: 7"),
+    "no nodes": ({"schema": SCHEMA}, "there is no nodes"),
+    "an older schema": (
+        document(MM, schema="0.9-chakra"),
+        "schema is '0.9-chakra', and 1.x.x-chakra",
+    ),
+    "a node no object": (document(3), "node 1: not an object: 3"),
+    "no id": (document({"name": "x"}), "node 1: there is no id"),
+    "an id twice": (document(MM, MM), "node 2 ('aten::mm'): another node has this id"),
+    "an id as text": (document(changed(MM, id="2")), "id is not a whole number: '2'"),
+    "no name": (document(changed(MM, name=None)), "name is not a text: None"),
+    "no parent": (
+        document(changed(MM, ctrl_deps=99)),
+        "happened within node 99, which is not there",
+    ),
+    "before its parent": (document(changed(MM, ctrl_deps=5), span(5, 1)), "began before node 5"),
+    "no attributes": (document(changed(MM, attrs={})), "attrs is not a list: {}"),
+    "an attribute without a name": (document(changed(MM, attrs=[1])), "no object with a name: 1"),
+    "inputs no object": (document(changed(MM, inputs=[])), "inputs is not an object: []"),
+    "no strides": (
+        document(changed(MM, inputs={"values": [], "types": [], "shapes": []})),
+        "node 2 ('aten::mm'), inputs: there are no strides, so sizes of views cannot be told",
+    ),
+    "columns of other lengths": (
+        document(changed(MM, inputs={**side(X), "shapes": []})),
+        "values, types, shapes and strides differ in length",
+    ),
+    "a tensor too short": (
+        document(call(2, 1, "f", [([1, 2], *X[1:])], [A])),
+        "a tensor is not six values, whole numbers first: [1, 2]",
+    ),
+    "a tensor of text": (
+        document(call(2, 1, "f", [(["a", 2, 0, 4, 4, "cpu"], *X[1:])], [A])),
+        "a tensor is not six values",
+    ),
+    "a negative size": (
+        document(call(2, 1, "f", [([1, 2, 0, -4, 4, "cpu"], *X[1:])], [A])),
+        "a tensor is not six values",
+    ),
+    "no storage": (
+        document(call(2, 1, "f", [([1, 0, 0, 4, 4, "cpu"], *X[1:])], [A])),
+        "a tensor without a storage",
+    ),
+    "strides of another rank": (
+        document(call(2, 1, "f", [(*X[:3], [1])], [A])),
+        "a tensor's shape and strides are no sizes: [[4, 4], [1]]",
+    ),
+    "an absurd size": (
+        document(call(2, 1, "f", [tensor(1, 2, 1 << 40, 1 << 20)], [A])),
+        "a tensor is absurdly large",
+    ),
+    "a list that is none": (
+        document(call(2, 1, "f", [(3, "GenericList[Tensor(float)]", [[1]], [[1]])], [A])),
+        "a list of tensors is no list: 3",
+    ),
+    "a type no text": (
+        document(call(2, 1, "f", [(X[0], 3, *X[2:])], [A])),
+        "a type is not a text: 3",
+    ),
+    "a schema of other arguments": (
+        document(call(2, 1, "f_", [X], [X], schema=ADD_)),
+        "its schema has 2 arguments and the node 1, so what it writes cannot be told",
+    ),
+    "a schema without an end": (
+        document(call(2, 1, "f_", [X], [X], schema="f_(Tensor(a!) self")),
+        "an op_schema without an end",
+    ),
+    "a compiled kernel": (
+        document(call(2, 1, "triton_", [X], [A], kernel_backend="triton")),
+        "made by a compiler ('triton')",
+    ),
+    "a tensor from nowhere": (
+        document(call(2, 1, "MyKernel", [X], [A], schema="")),
+        "node 2 ('MyKernel'): makes tensors, and has no schema that says how",
+    ),
+    "a collective": (document(call(2, 1, "record_param_comms", [X], [X])), "a collective"),
+    "nothing ran": (document(), "no operator in it: it was stopped before anything ran"),
+}
+
+
+@pytest.mark.parametrize(("bad", "text"), BAD.values(), ids=[*BAD])
+def test_what_does_not_suffice_is_refused(bad, text):
+    content = json.dumps(bad).encode()
+    with pytest.raises(DtrdiagError) as refused:
+        parse_execution_trace(content, name="step", path="et.json", costs="bytes")
+    assert text in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert str(refused.value).endswith("(et.json)")
+
+
+BAD_TIMES = {
+    "not JSON": ("{", "not JSON: "),
+    "another document": ("{}", "there is no traceEvents"),
+    "an event no object": (json.dumps({"traceEvents": [1]}), "event 0: not an object: 1"),
+    "no operators": (json.dumps(kineto()), "no operator in it has a 'Record function id'"),
+    "a duration of text": (json.dumps(kineto((3, "aten::t", "x"))), "dur is no number of micro"),
+    "a negative duration": (json.dumps(kineto((3, "aten::t", -1))), "dur is no number of micro"),
+    "one is missing": (json.dumps(kineto((3, "aten::t", 1))), "no duration for 1 of 2 operators"),
+    "of another run": (
+        json.dumps(kineto((3, "aten::add", 1), (5, "aten::mm", 1))),
+        "call 3 is 'aten::add' here, and 'aten::t' in the execution trace: they are not of one run",
+    ),
+}
+
+
+@pytest.mark.parametrize(("times", "text"), BAD_TIMES.values(), ids=[*BAD_TIMES])
+def test_durations_that_do_not_fit_are_refused(files, tmp_path, times, text):
+    files()
+    (tmp_path / "et.kineto.json").write_text(times)
+    with pytest.raises(TraceError) as refused:
+        read_trace("et.json")
+    assert text in str(refused.value)
+    assert "et.kineto.json" in str(refused.value)
+
+
+def test_without_durations_it_is_refused_unless_a_stand_in_is_asked_for(files):
+    files(name="elsewhere.json")
+    with pytest.raises(TraceError, match="without durations: the profiler's trace of the same run"):
+        read_trace("et.json")
+    with pytest.raises(TraceError, match="no stand-in 'guess'"):
+        read_execution_trace("et.json", costs="guess")
+    found = read_execution_trace("et.json", durations="elsewhere.json")
+    assert found.trace.op_cost_ns.tolist() == [0, 0, 500, 7250]
+    assert (
+        read_execution_trace("et.json", costs="bytes").notes()[-1].startswith("costs are a stand")
+    )
+
+
+def test_protobuf_is_refused_with_what_to_take(tmp_path):
+    path = tmp_path / "chakra.0.et"
+    path.write_bytes(b"\x0a\x0e\x0a\x050.0.4\x12")
+    with pytest.raises(
+        TraceError, match=r"a Chakra trace as protobuf.*take the JSON that it was con"
+    ):
+        read_trace(path)
+
+
+def test_deep_nesting_is_walked():
+    depth = 20_000
+    nodes = [span(n, n - 1) for n in range(2, depth)]
+    leaf = call(depth, depth - 1, "aten::mm", [X, W], [A])
+    assert ops(*nodes, leaf) == ["aten::mm"]
