@@ -62,7 +62,7 @@ def test_a_graph_serves_wherever_a_trace_does(answers, files):
     assert (run["outcome"], run["remats"]) == ("ok", 1)
     assert answers("oom", "graph.json", "-b", "100000", "--json").json["outcome"] == "oom"
     assert answers("map", "graph.json", "--from", "0.9", "--to", "1").out
-    assert answers("verify", "run.jsonl", "graph.json").out
+    assert answers("verify", "run.jsonl", "--trace", "graph.json").out
 
 
 def test_there_and_back_the_run_is_the_same(answers, here):

@@ -18,7 +18,7 @@ def tensors(values):
     return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 
-class Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):  # type: ignore[misc]
     """Notes what each dispatched operator reads, makes and writes, by storage.
 
     A storage is the same one until it dies, as weak references tell.
