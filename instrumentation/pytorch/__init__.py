@@ -9,16 +9,18 @@ from dtrdiag.ondemand import on_demand
 
 if TYPE_CHECKING:
     from dtrdiag.instrumentation.pytorch.costs import CostModel, Roofline
+    from dtrdiag.instrumentation.pytorch.detector import detect_writes
     from dtrdiag.instrumentation.pytorch.devices import DEVICES, Device
     from dtrdiag.instrumentation.pytorch.measured import Measured
     from dtrdiag.instrumentation.pytorch.step import Step
 
-__all__ = ["DEVICES", "CostModel", "Device", "Measured", "Roofline", "Step"]
+__all__ = ["DEVICES", "CostModel", "Device", "Measured", "Roofline", "Step", "detect_writes"]
 
 __getattr__, __dir__ = on_demand(
     __name__,
     {
         "costs": ("CostModel", "Roofline"),
+        "detector": ("detect_writes",),
         "devices": ("DEVICES", "Device"),
         "measured": ("Measured",),
         "step": ("Step",),

@@ -1,0 +1,203 @@
+"""Does an operator do what its schema does not say: write to an argument, alias one, draw numbers?
+
+A recording believes schemas, the table of `undeclared`, and storages. This mode believes nothing:
+it keeps a copy of the whole storage of every argument of every operator, and compares bytes after
+the operator has run. It is slow, and meant for tests and for a look at a model before trusting a
+recording of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dtrdiag.instrumentation.pytorch.describe import storage_id, tensors_in
+from dtrdiag.instrumentation.pytorch.errors import (
+    RecordingError,
+    UndeclaredWriteError,
+    UnsupportedOpError,
+)
+from dtrdiag.instrumentation.pytorch.undeclared import UNDECLARED_WRITES
+
+Declared = Mapping[str, Callable[[Mapping[str, Any]], frozenset[str]]]
+"""By overload name, what gives the names of written arguments from the arguments by name."""
+
+KNOWN_ALIASES = frozenset({"aten._unsafe_view.default", "aten.unsafe_split.Tensor"})
+"""Operators of PyTorch that alias arguments without saying so, among those of the zoo.
+
+Nothing depends on this table: recordings and live runs tell aliases by storage.
+"""
+
+_WHAT = {
+    "write": "writes to",
+    "alias": "returns a view of",
+    "random": "draws from",
+}
+
+
+@attrs.frozen(order=True)
+class Finding:
+    """One thing that an operator did and does not declare."""
+
+    kind: str
+    """`write`, `alias` or `random`."""
+    op: str
+    """Overload name, such as `aten.native_batch_norm.default`."""
+    argument: str
+    """Name of the argument concerned, `the global generator` where it is none."""
+
+    def __str__(self) -> str:
+        return f"{self.op} {_WHAT[self.kind]} {self.argument} without saying so"
+
+
+class WriteDetector(TorchDispatchMode):  # type: ignore[misc]
+    """While it is entered, looks at every operator that is dispatched.
+
+    What a kernel does to tensors that are no arguments of it, it cannot see.
+
+    Args:
+        declared: which writes are known besides those of schemas, as `UNDECLARED_WRITES` has them.
+
+    Raises:
+        RecordingError: an argument is fake or on meta, and holds nothing to compare.
+        UnsupportedOpError: an argument is no plain strided tensor, or an operator has no schema.
+    """
+
+    def __init__(self, declared: Declared = UNDECLARED_WRITES) -> None:
+        super().__init__()
+        self._declared = declared
+        self._found: dict[Finding, int] = {}
+        self.operators: dict[str, int] = {}
+        """How often each operator was looked at, by overload name."""
+
+    @property
+    def findings(self) -> dict[Finding, int]:
+        """What was found and how often, in the order of first appearance."""
+        return dict(self._found)
+
+    def of_kind(self, kind: str) -> list[Finding]:
+        """The findings of one kind, sorted."""
+        return sorted(found for found in self._found if found.kind == kind)
+
+    def check(self) -> None:
+        """Refuse what would make a recording wrong: writes and random numbers, not aliases.
+
+        Raises:
+            UndeclaredWriteError: an operator wrote to an argument without saying so.
+            RecordingError: an operator drew random numbers without saying so.
+        """
+        for found in self.of_kind("write"):
+            raise UndeclaredWriteError(str(found))
+        for found in self.of_kind("random"):
+            raise RecordingError(str(found))
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operator between two looks at its arguments."""
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            raise UnsupportedOpError(f"{func} is not a plain operator of PyTorch and has no schema")
+        named = {a.name: v for a, v in zip(func._schema.arguments, args, strict=False)}
+        named.update(kwargs)
+        before = _Before(str(func), named)
+        result = func(*args, **kwargs)
+        self.operators[str(func)] = self.operators.get(str(func), 0) + 1
+        for found in (
+            *before.writes(self._may_write(func, named)),
+            *before.aliases(func, result),
+            *before.draws(func),
+        ):
+            self._found[found] = self._found.get(found, 0) + 1
+        return result
+
+    def _may_write(self, func: Any, named: Mapping[str, Any]) -> frozenset[str]:
+        said = (a.name for a in func._schema.arguments if a.alias_info and a.alias_info.is_write)
+        known = self._declared.get(str(func))
+        return frozenset(said) | (known(named) if known else frozenset())
+
+
+def detect_writes(declared: Declared = UNDECLARED_WRITES) -> WriteDetector:
+    """A mode that finds undeclared writes, aliases and random numbers while it is entered.
+
+    ```py
+    with detect_writes() as found:
+        step.run()
+    found.check()
+    ```
+    """
+    return WriteDetector(declared)
+
+
+class _Before:
+    """The arguments of one call and the random state, as they were before it."""
+
+    def __init__(self, op: str, named: Mapping[str, Any]) -> None:
+        self._op = op
+        self._names: dict[int, list[str]] = {}
+        self._storages: dict[int, tuple[Any, Any]] = {}
+        self._generators = {"the global generator": torch.default_generator}
+        for name, value in named.items():
+            if isinstance(value, torch.Generator):
+                self._generators[name] = value
+            for tensor in tensors_in(value, op):
+                self._keep(name, tensor)
+        self._states = {name: each.get_state() for name, each in self._generators.items()}
+
+    def _keep(self, name: str, tensor: Any) -> None:
+        if isinstance(tensor, FakeTensor) or tensor.device.type == "meta":
+            raise RecordingError(f"{self._op}: {name} holds nothing to compare: use real tensors")
+        key = storage_id(tensor)
+        names = self._names.setdefault(key, [])
+        if name not in names:
+            names.append(name)
+        if key not in self._storages:
+            storage = tensor.untyped_storage()
+            self._storages[key] = (storage, storage.clone())
+
+    def writes(self, allowed: frozenset[str]) -> list[Finding]:
+        """Arguments whose storage has other bytes now, unless one on it may be written."""
+        found = []
+        for key, (storage, kept) in self._storages.items():
+            names = self._names[key]
+            if allowed.isdisjoint(names) and not _same_bytes(storage, kept):
+                found.append(Finding("write", self._op, names[0]))
+        return found
+
+    def aliases(self, func: Any, result: Any) -> list[Finding]:
+        """Arguments on whose storage a result lies that the schema says is fresh."""
+        returns = func._schema.returns
+        results = [result] if len(returns) == 1 else list(result or ())
+        found = []
+        for declared, value in zip(returns, results, strict=False):
+            if declared.alias_info is not None:
+                continue
+            for tensor in tensors_in(value, self._op):
+                # A storage of no bytes may stand for any other.
+                names = self._names.get(storage_id(tensor)) if tensor.numel() else None
+                if names and Finding("alias", self._op, names[0]) not in found:
+                    found.append(Finding("alias", self._op, names[0]))
+        return found
+
+    def draws(self, func: Any) -> list[Finding]:
+        """Generators that are in another state now, unless the operator is tagged as random."""
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            return []
+        return [
+            Finding("random", self._op, name)
+            for name, generator in self._generators.items()
+            if not torch.equal(generator.get_state(), self._states[name])
+        ]
+
+
+def _same_bytes(one: Any, other: Any) -> bool:
+    return bool(one.nbytes() == other.nbytes() and torch.equal(_bytes_of(one), _bytes_of(other)))
+
+
+def _bytes_of(storage: Any) -> Any:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
