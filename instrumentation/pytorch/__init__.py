@@ -12,9 +12,19 @@ if TYPE_CHECKING:
     from dtrdiag.instrumentation.pytorch.detector import detect_writes
     from dtrdiag.instrumentation.pytorch.devices import DEVICES, Device
     from dtrdiag.instrumentation.pytorch.measured import Measured
+    from dtrdiag.instrumentation.pytorch.recording import record
     from dtrdiag.instrumentation.pytorch.step import Step
 
-__all__ = ["DEVICES", "CostModel", "Device", "Measured", "Roofline", "Step", "detect_writes"]
+__all__ = [
+    "DEVICES",
+    "CostModel",
+    "Device",
+    "Measured",
+    "Roofline",
+    "Step",
+    "detect_writes",
+    "record",
+]
 
 __getattr__, __dir__ = on_demand(
     __name__,
@@ -23,6 +33,7 @@ __getattr__, __dir__ = on_demand(
         "detector": ("detect_writes",),
         "devices": ("DEVICES", "Device"),
         "measured": ("Measured",),
+        "recording": ("record",),
         "step": ("Step",),
     },
 )

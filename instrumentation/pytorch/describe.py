@@ -26,7 +26,9 @@ View = tuple[Any, ...]
 SKIPPED_NAMESPACES = frozenset({"prim", "profiler"})
 """Operators that compute nothing: bookkeeping of autograd and of profilers."""
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_BY_MASK = frozenset({"aten.index.Tensor", "aten._unsafe_index.Tensor"})
+"""Operators whose results have sizes that depend on data only where they are given a mask."""
+_MASKS = (torch.bool, torch.uint8)
 
 
 @attrs.frozen
@@ -102,7 +104,7 @@ def facts_of(func: Any) -> OpFacts:
         raise UnsupportedOpError(f"{func} is not a plain operator of PyTorch and cannot be told")
     name = str(func)
     tags = set(func.tags)
-    if torch.Tag.dynamic_output_shape in tags:
+    if torch.Tag.dynamic_output_shape in tags and name not in _BY_MASK:
         raise UnsupportedOpError(f"{name}: the sizes of its results depend on data")
     if func.namespace == "aten" and func._schema.name in ("aten::set_", "aten::resize_"):
         raise UnsupportedOpError(f"{name}: gives a tensor another storage or size")
@@ -156,8 +158,14 @@ def arguments_of(
     facts = facts_of(func)
     named = dict(zip(facts.arguments, args, strict=False))
     named.update(kwargs)
+    if facts.name in _BY_MASK and any(t.dtype in _MASKS for t in tensors_in(named["indices"])):
+        raise UnsupportedOpError(
+            f"{facts.name} with a mask: the size of its result depends on data"
+        )
     writes = facts.written | undeclared_writes(facts.name, named)
-    tensors, views, storages, distinct, written = [], [], [], [], []
+    tensors: list[Any] = []
+    distinct: list[Any] = []
+    views, storages, written = [], [], []
     numbers: dict[Any, int] = {}
     for name in facts.arguments:
         if name not in named:
@@ -204,7 +212,8 @@ def plan_of(
     """
     facts = facts_of(func)
     numbers = {storage_id(tensor): number for number, tensor in enumerate(given.distinct)}
-    outputs, fresh_bytes = [], []
+    outputs: list[tuple[int, View]] = []
+    fresh_bytes: list[int] = []
     results = list(tensors_in(result, facts.name))
     for tensor in results:
         key = storage_id(tensor)

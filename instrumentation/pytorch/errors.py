@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import attrs
+
 from dtrdiag.errors import DtrdiagError
 
 
@@ -39,3 +43,48 @@ class SizeMismatchError(LiveRunError):
 
 class BudgetError(LiveRunError):
     """The budget is less than what the step needs whatever is evicted: constants and outputs."""
+
+
+@attrs.frozen
+class FrontierStorage:
+    """A storage that was in memory when nothing could be evicted."""
+
+    storage: int
+    """Its id in the log of the run."""
+    nbytes: int
+    state: str
+    """`pinned` (a parameter, buffer, input or output), or `locked` by ops that wait."""
+    made_by: str
+    """Name of the operator that made it; `constant` for what was there before."""
+    held_by: tuple[str, ...]
+    """Names of the waiting operators that hold it, outermost first."""
+
+
+class RematOutOfMemoryError(LiveRunError):
+    """An operator does not fit into the budget, and nothing can be evicted.
+
+    Attributes:
+        result: what the run came to; its log is complete.
+        frontier: the storages in memory, pinned ones first.
+        requested_bytes: what the operator asked for.
+        memory_bytes: what was in use.
+    """
+
+    def __init__(self, what: str, result: Any, frontier: tuple[FrontierStorage, ...]) -> None:
+        super().__init__(what)
+        self.result = result
+        self.frontier = frontier
+        self.requested_bytes = int(result.stop.requested_bytes)
+        self.memory_bytes = int(result.stop.memory_bytes)
+
+
+class RematThrashedError(LiveRunError):
+    """Recomputation has cost more than the overhead limit allows.
+
+    Attributes:
+        result: what the run came to; its log is complete.
+    """
+
+    def __init__(self, what: str, result: Any) -> None:
+        super().__init__(what)
+        self.result = result

@@ -1,0 +1,203 @@
+"""How does a stream of described operators become instructions of a DTR log?
+
+`Encoder` keeps, for every storage of the program, which tensor of the trace holds its content now
+and under which geometries it is known. It speaks to a sink: the recorder's writes a log, a live
+run's executes. So both see one and the same program, down to the order of releases.
+
+Writes are functional: a written storage gets a *new version*, a fresh result of the operator that
+wrote; the tensors of the old one are released. Views of the new version are derived from it when
+they are used, by an alias without cost. A constant that is written keeps its old version, which is
+pinned; with `writes = "sink"` it gets no new one, as if it had been overwritten in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from dtrdiag.errors import UsageError
+from dtrdiag.instrumentation.pytorch.describe import Plan, View
+
+WRITES = ("copy", "sink")
+"""What a write to a constant is: a new version beside the old one, or nothing that takes memory."""
+VIEW_NAME = "dtrdiag.view"
+"""Operator name of an alias that the program did not dispatch itself."""
+
+Place = tuple[str, int, View | None]
+"""What a result of an operator is: `fresh` k, `alias` or `version` of storage k, and geometry."""
+
+
+class Sink(Protocol):
+    """What takes instructions. Tensors are numbered by whoever takes them."""
+
+    def constant(self, size_bytes: int, label: str) -> int:
+        """A storage that is there from the start; returns its tensor."""
+
+    def call(
+        self,
+        name: str,
+        inputs: Sequence[int],
+        cost_ns: int,
+        sizes_bytes: Sequence[int],
+        aliases: Sequence[int],
+        places: Sequence[Place],
+        work: Any,
+    ) -> Sequence[int]:
+        """An operator; returns the tensors of its results.
+
+        Args:
+            name: operator name.
+            inputs: tensors, in order of the arguments.
+            cost_ns: cost of one execution.
+            sizes_bytes: [results] sizes of fresh storages, 0 for an alias.
+            aliases: [results] index of the argument that is aliased; -1 for fresh.
+            places: [results] what each is; empty for an operator of no result.
+            work: whatever came with the operator.
+        """
+
+    def release(self, tensor: int) -> None:
+        """A name of a tensor goes."""
+
+
+@attrs.define(eq=False, weakref_slot=True)
+class Held:
+    """What is known of one storage of the program.
+
+    Attributes:
+        root: tensor of the current version.
+        root_view: geometry under which the root is known.
+        names: tensors of the current version by geometry, the root among them.
+        nbytes: size in bytes.
+        constant: whether it was there before the step.
+        versions: how often it was written.
+    """
+
+    root: int
+    root_view: View
+    nbytes: int
+    constant: bool
+    names: dict[View, int] = attrs.field(factory=dict)
+    versions: int = 0
+
+    def begin(self, root: int) -> None:
+        """A version begins, of which only the root is known."""
+        self.root = root
+        self.names = {self.root_view: root}
+
+
+class Encoder:
+    """Turns plans into instructions.
+
+    Args:
+        sink: takes the instructions.
+        writes: one of `WRITES`.
+    """
+
+    def __init__(self, sink: Sink, writes: str = "copy") -> None:
+        if writes not in WRITES:
+            raise UsageError(f"writes must be one of {', '.join(WRITES)}, not {writes}")
+        self._sink = sink
+        self._in_place = writes == "sink"
+
+    def constant(self, nbytes: int, view: View, label: str) -> Held:
+        """A storage that was there before the step."""
+        held = Held(-1, view, nbytes, constant=True)
+        held.begin(self._sink.constant(nbytes, label))
+        return held
+
+    def apply(self, plan: Plan, storages: Sequence[Held], work: Any = None) -> list[Held]:
+        """An operator was, or is to be, executed.
+
+        Args:
+            plan: what it does.
+            storages: the storages of its arguments, by the plan's numbers.
+            work: handed on to the sink.
+
+        Returns:
+            The storages that it makes, by the plan's numbers.
+        """
+        inputs = [
+            self._tensor(storages[number], view)
+            for number, view in zip(plan.input_storages, plan.input_views, strict=True)
+        ]
+        places, sizes, aliases = self._results(plan, storages)
+        if not places and plan.is_view:
+            return []
+        call = (plan.name, inputs, plan.cost_ns, sizes or [0], aliases or [-1], places, work)
+        tensors = self._sink.call(*call)
+        if not places:
+            # Its only trace is that it ran: a token without a size stands for that.
+            self._sink.release(tensors[0])
+            return []
+        return self._bind(plan, storages, places, tensors)
+
+    def died(self, held: Held) -> None:
+        """The program dropped its last tensor on a storage."""
+        for tensor in held.names.values():
+            self._sink.release(tensor)
+
+    def keep_root_only(self, held: Held) -> None:
+        """Release the views of a storage that lives on after the step."""
+        for tensor in held.names.values():
+            if tensor != held.root:
+                self._sink.release(tensor)
+        held.begin(held.root)
+
+    def _results(
+        self, plan: Plan, storages: Sequence[Held]
+    ) -> tuple[list[Place], list[int], list[int]]:
+        places: list[Place] = []
+        sizes: list[int] = []
+        aliases: list[int] = []
+        written = {number for number, _ in plan.writes}
+        begun = set()
+        for number, view in plan.outputs:
+            if number < 0:
+                if number in begun:
+                    continue
+                begun.add(number)
+                places.append(("fresh", ~number, view))
+                sizes.append(plan.fresh_bytes[~number])
+                aliases.append(-1)
+            elif number not in written and view not in storages[number].names:
+                if ("alias", number, view) in places:
+                    continue
+                places.append(("alias", number, view))
+                sizes.append(0)
+                aliases.append(plan.input_storages.index(number))
+        for number, nbytes in plan.writes:
+            if not (self._in_place and storages[number].constant):
+                places.append(("version", number, None))
+                sizes.append(nbytes)
+                aliases.append(-1)
+        return places, sizes, aliases
+
+    def _bind(
+        self, plan: Plan, storages: Sequence[Held], places: list[Place], tensors: Sequence[int]
+    ) -> list[Held]:
+        fresh = []
+        for (kind, number, view), tensor in zip(places, tensors, strict=True):
+            if view is None:
+                held = storages[number]
+                self.died(held)
+                held.begin(tensor)
+                held.versions += 1
+                held.nbytes = dict(plan.writes)[number]
+            elif kind == "fresh":
+                made = Held(-1, view, plan.fresh_bytes[number], constant=False)
+                made.begin(tensor)
+                fresh.append(made)
+            else:
+                storages[number].names[view] = tensor
+        return fresh
+
+    def _tensor(self, held: Held, view: View) -> int:
+        """The tensor that stands for a geometry of a storage; an alias is made where needed."""
+        tensor = held.names.get(view)
+        if tensor is None:
+            place: Place = ("alias", 0, view)
+            call = (VIEW_NAME, [held.root], 0, [0], [0], [place], None)
+            tensor = held.names[view] = self._sink.call(*call)[0]
+        return tensor

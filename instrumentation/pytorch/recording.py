@@ -1,0 +1,267 @@
+"""Which operators does a step of an unmodified PyTorch program execute? Written as a DTR log.
+
+`record` watches what is dispatched below autograd, on real tensors or under `FakeTensorMode`, and
+when storages die. docs/recording.md says how each kind of operator is recorded, and what is not.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
+
+from dtrdiag.errors import DtrdiagError
+from dtrdiag.instrumentation.pytorch.contexts import OwnMode, QuietCollector
+from dtrdiag.instrumentation.pytorch.costs import CostModel, Roofline
+from dtrdiag.instrumentation.pytorch.describe import (
+    Arguments,
+    Plan,
+    arguments_of,
+    facts_of,
+    plan_of,
+    storage_id,
+    tensors_in,
+    view_of,
+)
+from dtrdiag.instrumentation.pytorch.encoding import Encoder, Held
+from dtrdiag.instrumentation.pytorch.errors import RecordingError, UnsupportedOpError
+from dtrdiag.instrumentation.pytorch.logfile import check_log_path, write_log
+from dtrdiag.instrumentation.pytorch.logsink import LogSink
+from dtrdiag.instrumentation.pytorch.registering import named_tensors, step_counters
+from dtrdiag.trace.dtrlog import parse_dtr_log
+from dtrdiag.trace.model import Trace
+
+
+class record:  # noqa: N801 - reads as a statement: `with record(path, model) as r`
+    """Record what a block of PyTorch code executes, as a DTR log.
+
+    Every operator that is dispatched becomes a CALL, each storage is released when its last owner
+    in Python or C++ drops it, and what lives on after the block are the outputs of the step.
+    Parameters, buffers, the optimizer's state and whatever else was there before are constants.
+
+    Under a `FakeTensorMode` entered before, nothing is computed and no memory is needed.
+
+    Args:
+        path: where the log goes (plain, .gz, .zst); None keeps it in memory.
+        model: the `torch.nn.Module`, whose parameters and buffers are registered and named.
+        optimizer: the `torch.optim.Optimizer`, if the block steps it.
+        costs: what an execution costs; a roofline by default.
+        writes: what a write to a constant is: "copy", a new version beside the old one, as a
+            runtime must make it that may still need the old one, or "sink", in place.
+        name: of the trace.
+        sizes: what the program was made with, for the metadata.
+        force: replace a file that is there.
+
+    Attributes:
+        trace: the recorded step, after the block.
+        content: its log, uncompressed.
+        peak_bytes: most bytes that the program itself held at a time in tensors.
+
+    Raises:
+        NestedContextError: inside another recording or live run.
+        OutputError: the file exists, or cannot be written.
+        RecordingError: at the operator that cannot be recorded, and again at the end.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        model: Any = None,
+        optimizer: Any = None,
+        *,
+        costs: CostModel | None = None,
+        writes: str = "copy",
+        name: str | None = None,
+        sizes: Mapping[str, Any] | None = None,
+        force: bool = False,
+    ) -> None:
+        self._path = None if path is None else os.fspath(path)
+        self._force = force
+        if self._path is not None:
+            check_log_path(self._path, force=force)
+        self._name = name or (type(model).__name__ if model is not None else "recording")
+        self._sizes = dict(sizes or {})
+        self._mode = _Recording(model, optimizer, costs or Roofline(), writes)
+        self._collector = QuietCollector()
+        self.trace: Trace | None = None
+        self.content = b""
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes that the program itself held at a time in tensors."""
+        return self._mode.peak_bytes
+
+    def __enter__(self) -> record:
+        self._mode.begin()
+        self._collector.begin()
+        self._mode.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._mode.__exit__(kind, error, traceback)
+        self._collector.end()
+        if kind is not None:
+            self._mode.abandon()
+            return
+        self.content = self._mode.finish(self._name, self._sizes)
+        path = self._path or f"<recording of {self._name}>"
+        self.trace = parse_dtr_log(self.content, name=self._name, path=path)
+        if self._path is not None:
+            write_log(self._path, self.content, force=self._force)
+
+
+class _Recording(OwnMode):
+    """Sees every operator of the program, executes it, and describes it."""
+
+    def __init__(self, model: Any, optimizer: Any, costs: CostModel, writes: str) -> None:
+        super().__init__()
+        self._model, self._optimizer = model, optimizer
+        self._costs = costs
+        self._writes = writes
+        self._sink = LogSink()
+        self._encoder = Encoder(self._sink, writes)
+        self._held: dict[int, tuple[Held, weakref.ref[Any]]] = {}
+        self._counters: set[int] = set()
+        self._inputs: list[dict[str, Any]] = []
+        self._random: dict[str, list[int]] = {}
+        self._failure: DtrdiagError | None = None
+        self._over = False
+        self._alive_bytes = self.peak_bytes = 0
+
+    def begin(self) -> None:
+        """Register what is there before the step."""
+        self.refuse_nested()
+        for name, tensor in named_tensors(self._model, self._optimizer):
+            if storage_id(tensor) not in self._held:
+                self._constant(tensor, name)
+        self._counters = {storage_id(tensor) for tensor in step_counters(self._optimizer)}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        try:
+            if facts_of(func).skipped:
+                return func(*args, **kwargs)
+            given = arguments_of(func, args, kwargs, storage_id)
+            storages = [self._storage(tensor) for tensor in given.distinct]
+            result = self._execute(func, args, kwargs)
+            plan = plan_of(func, args, kwargs, given, result, self._costs)
+            self._take(plan, given, storages, result)
+        except RecordingError as error:
+            self._failure = error
+            raise
+        return result
+
+    def finish(self, name: str, sizes: Mapping[str, Any]) -> bytes:
+        """The log of what was recorded.
+
+        Raises:
+            RecordingError: something could not be recorded, and the program went on all the same.
+        """
+        if self._failure is not None:
+            raise self._failure
+        for held, _ in self._held.values():
+            self._encoder.keep_root_only(held)
+        self.abandon()
+        if not self._sink.ops:
+            raise RecordingError("nothing was recorded: no operator was dispatched in the block")
+        return self._sink.content(self._metadata(name, sizes))
+
+    def abandon(self) -> None:
+        """Watch nothing any more."""
+        self._over = True
+        self._held.clear()
+
+    def _execute(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        try:
+            return func(*args, **kwargs)
+        except DataDependentOutputException:
+            # The value only scales what follows: any number of steps gives the same operators.
+            if storage_id(args[0]) in self._counters:
+                return 1.0
+            raise UnsupportedOpError(
+                f"{func}: reads a value, which fake tensors do not have; record on real tensors"
+            ) from None
+
+    def _take(self, plan: Plan, given: Arguments, storages: list[Held], result: Any) -> None:
+        if plan.random:
+            # An operator may come after aliases that its arguments need.
+            before = self._sink.ops
+        fresh = self._encoder.apply(plan, storages)
+        if plan.random and self._sink.ops > before:
+            self._random.setdefault(plan.name, []).append(self._sink.ops - 1)
+        seen = set()
+        for (number, _), tensor in zip(plan.outputs, tensors_in(result), strict=True):
+            if number < 0 and number not in seen:
+                seen.add(number)
+                if storage_id(tensor) in self._held:
+                    raise UnsupportedOpError(f"{plan.name}: returns what it was not given")
+                self._watch(tensor, fresh[~number])
+        for number, tensor in enumerate(given.distinct):
+            # A write may have resized it.
+            grown = tensor.untyped_storage().nbytes() - storages[number].nbytes
+            self._alive_bytes += grown
+            storages[number].nbytes += grown
+        self.peak_bytes = max(self.peak_bytes, self._alive_bytes)
+
+    def _storage(self, tensor: Any) -> Held:
+        known = self._held.get(storage_id(tensor))
+        if known is not None:
+            return known[0]
+        label = f"input{len(self._inputs)}"
+        shape = list(tensor.shape)
+        self._inputs.append({"name": label, "shape": shape, "dtype": _dtype(tensor)})
+        return self._constant(tensor, label)
+
+    def _constant(self, tensor: Any, label: str) -> Held:
+        nbytes = tensor.untyped_storage().nbytes()
+        held = self._encoder.constant(nbytes, view_of(tensor), label)
+        self._watch(tensor, held)
+        return held
+
+    def _watch(self, tensor: Any, held: Held) -> None:
+        key = storage_id(tensor)
+        reference = weakref.ref(tensor.untyped_storage(), lambda _: self._died(key))
+        self._held[key] = held, reference
+        self._alive_bytes += held.nbytes
+        self.peak_bytes = max(self.peak_bytes, self._alive_bytes)
+
+    def _died(self, key: int) -> None:
+        if self._over:
+            return
+        held, _ = self._held.pop(key)
+        self._alive_bytes -= held.nbytes
+        if not held.constant or held.versions:
+            self._encoder.died(held)
+
+    def _metadata(self, name: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        model = self._model
+        return {
+            "costs": self._costs.describe(),
+            "inputs": self._inputs,
+            "model": None if model is None else type(model).__name__,
+            "name": name,
+            "optimizer": None if self._optimizer is None else type(self._optimizer).__name__,
+            "parameter_dtypes": sorted({_dtype(p) for p in model.parameters()} if model else ()),
+            "peak_bytes": self.peak_bytes,
+            "random": self._random,
+            "sizes": dict(sizes),
+            "torch": str(torch.__version__),
+            "training": None if model is None else bool(model.training),
+            "writes": self._writes,
+        }
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
