@@ -211,6 +211,8 @@ _OWN: dict[str, Formula] = {
     **_vector(3, "silu", "addcmul", "addcdiv", "lerp", "_fused_dropout", "native_dropout"),
     **_vector(2, "var", "std", "var_mean", "linalg_vector_norm", "norm", "sigmoid", "tanh_backward",
               "threshold_backward", "sigmoid_backward", "native_dropout_backward", "mse_loss"),
+    **_vector(3, "softplus", "softplus_backward", "elu", "elu_backward", "hardswish",
+              "hardswish_backward"),
     **_vector(5, "silu_backward"),
     **_vector(10, "bernoulli_", "bernoulli", "uniform_", "normal_", "exponential_", "random_",
               "rand", "randn", "randint", "rand_like", "randn_like", "randperm", "multinomial"),
@@ -222,7 +224,8 @@ _OWN: dict[str, Formula] = {
               "embedding_dense_backward", "mse_loss_backward", "avg_pool2d_backward",
               "max_pool2d_with_indices_backward", "_adaptive_avg_pool2d", "glu", "glu_backward",
               "_adaptive_avg_pool2d_backward", "_local_scalar_dense", "nll_loss_backward",
-              "nll_loss2d_forward", "nll_loss2d_backward"),
+              "nll_loss2d_forward", "nll_loss2d_backward", "topk", "sort", "leaky_relu_backward",
+              "hardtanh_backward"),
     **dict.fromkeys(
         ("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d"),
         Formula(_pool, "vector"),

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from dtrdiag.instrumentation import zoo
 from dtrdiag.instrumentation.pytorch.costs import Roofline, costs_nothing
 from dtrdiag.instrumentation.pytorch.devices import DEVICES, Device
 from dtrdiag.instrumentation.pytorch.errors import UnsupportedOpError
@@ -341,6 +342,13 @@ def test_every_operator_of_a_step_has_a_formula_and_a_cost_in_integers(make):
     found = costs(model, step_of(make))
     assert all(type(ns) is int and (ns == 0 or ns > 1_000) for _, ns in found)
     assert sum(ns > 0 for _, ns in found) > 30
+    assert model.describe()["one_flop_an_element"] == []
+
+
+def test_every_operator_of_the_zoo_has_a_formula():
+    model = Roofline()
+    for name in zoo.MODELS:
+        costs(model, zoo.make(name, "small", optimizer="sgd", implementation="foreach").run)
     assert model.describe()["one_flop_an_element"] == []
 
 
