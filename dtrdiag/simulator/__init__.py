@@ -1,4 +1,7 @@
-"""The simulator: `simulate` runs a trace under a policy and a budget, as simrd would."""
+"""The simulator: `simulate` runs a trace under a policy and a budget, as simrd would.
+
+`LiveRun` does the same with a program that is not known in advance.
+"""
 
 from dtrdiag.simulator.absence import seconds_without_native
 from dtrdiag.simulator.asrun import as_run
@@ -15,6 +18,7 @@ from dtrdiag.simulator.config import (
     budget_from_ratio,
 )
 from dtrdiag.simulator.intervals import runs_between
+from dtrdiag.simulator.live import LiveRun, RunOverError, RunStoppedError
 from dtrdiag.simulator.native import available as native_available
 from dtrdiag.simulator.native import why_missing as why_no_native
 from dtrdiag.simulator.policies import Factors, Policy, find_policy, policies, policy, unregister
@@ -28,13 +32,16 @@ __all__ = [
     "ENGINES",
     "SEMANTICS",
     "Factors",
+    "LiveRun",
     "PendingOp",
     "Pick",
     "Policy",
     "Pool",
     "Quotient",
     "RunConfig",
+    "RunOverError",
     "RunResult",
+    "RunStoppedError",
     "Stop",
     "as_run",
     "baseline_peak_bytes",

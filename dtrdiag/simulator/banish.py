@@ -22,7 +22,7 @@ class BanishingMachine(Machine):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        tensors = self.trace.tensors
+        tensors = len(self.ops.op_of)
         self._inputs_left: list[list[int]] = [[] for _ in range(tensors)]
         """Inputs of each tensor that are not banished."""
         self._children: list[list[int]] = [[] for _ in range(tensors)]
@@ -51,16 +51,16 @@ class BanishingMachine(Machine):
         inputs = self._inputs_left[tensor]
         for needed in (tensor, *inputs):
             if self._banished[self._storage[needed]]:
-                name = self.trace.tensor_name[needed]
+                name = self.ops.tensor_name[needed]
                 raise SimulationError(
                     f"{name!r} is needed after its storage was banished: the trace uses a tensor "
                     "after its last release, which dealloc banish does not allow",
-                    path=self.trace.path,
+                    path=self.ops.path,
                 )
         return inputs
 
     def _touch(self, storage: int) -> None:
-        if self._references[storage]:
+        if self.references[storage]:
             super()._touch(storage)
 
     def _finish(self, frame: Frame, cause: int) -> None:
@@ -100,7 +100,7 @@ class BanishingMachine(Machine):
         super()._evict(storage, why, cause, details)
 
     def _try_banish(self, storage: int, cause: int) -> None:
-        if self._references[storage] or self._dependents[storage] or self._banished[storage]:
+        if self.references[storage] or self._dependents[storage] or self._banished[storage]:
             return
         if self.residency[storage]:
             self._locks[storage] = 0

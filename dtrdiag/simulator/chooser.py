@@ -68,6 +68,10 @@ class PolicyChooser:
         self._candidates = candidates
         self._walk = Walk(tie_break, "zero-stops" not in repairs)
 
+    def grow(self, tensors: int) -> None:
+        """Make place for so many more tensors."""
+        self._tracked.grow(tensors)
+
     def called(self, inputs: Sequence[int], outputs: Sequence[int], fresh: Sequence[int]) -> None:
         """Add the op's edges to the graph; start tracking its new storages."""
         if self._graph is not None:

@@ -21,17 +21,24 @@ class EquivalenceClasses:
     def __init__(self, graph: StorageGraph, repairs: Set[str] = frozenset()) -> None:
         self.graph = graph
         self._takes_what_it_brought = "phantom-credit" in repairs
-        self.class_of: list[int] = [_NONE] * len(graph.children)
+        self.class_of: list[int] = []
         """[tensors] node of each non-resident storage."""
-        self.near: list[set[int]] = [set() for _ in graph.children]
+        self.near: list[set[int]] = []
         """[tensors] non-resident neighbours of each storage, while it is in the graph."""
         self._left: set[int] = set()
         """Storages that left the graph: nobody tells them of their neighbours any more."""
-        self._brought_ns = [0] * len(graph.children)
+        self._brought_ns: list[int] = []
         """Compute of each storage at its last eviction; 0 before the first."""
         self.parent: list[int] = []
         self.value_ns: list[int] = []
         """Value of each class, valid at its root node."""
+        self.grow(len(graph.children))
+
+    def grow(self, tensors: int) -> None:
+        """Make place for so many more tensors."""
+        self.class_of += [_NONE] * tensors
+        self.near += [set() for _ in range(tensors)]
+        self._brought_ns += [0] * tensors
 
     def called(self, inputs: Sequence[int], outputs: Sequence[int], fresh: Sequence[int]) -> None:
         """Give each new storage a class of its own, of value 0, and note the new neighbours."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
+
+from dtrdiag.ids import OpId, StorageId, TensorId
+from dtrdiag.simulator.config import PendingOp, Stop
 
 
 class Stopped(Exception):  # noqa: N818 - a way to end a run, not an error
@@ -31,3 +36,23 @@ class Frame:
     """Storages locked by this op, in order, once per lock."""
     defined: list[int] = attrs.field(factory=list)
     """What its execution defined: the wanted output, then siblings by index."""
+
+
+def stop_at(
+    frame: Frame,
+    requested_bytes: int,
+    memory_bytes: int,
+    pending: Iterable[Frame],
+    pinned: Iterable[int],
+    pool: Iterable[int],
+) -> Stop:
+    """A copy of where a run stops, before anything unwinds; the arguments are `Stop`'s."""
+
+    def storages(ids: Iterable[int]) -> tuple[StorageId, ...]:
+        return tuple(map(StorageId, ids))
+
+    frames = tuple(
+        PendingOp(OpId(f.op), TensorId(f.tensor), f.first, storages(f.held)) for f in pending
+    )
+    sizes = (requested_bytes, memory_bytes)
+    return Stop(OpId(frame.op), *sizes, frames, storages(pinned), storages(pool))

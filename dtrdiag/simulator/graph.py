@@ -21,8 +21,14 @@ class StorageGraph:
         self.residency = residency
         self.compute_ns = compute_ns
         # Dicts serve as ordered sets: iteration order is the order of insertion.
-        self.children: list[dict[int, None]] = [{} for _ in range(tensors)]
-        self.parents: list[dict[int, None]] = [{} for _ in range(tensors)]
+        self.children: list[dict[int, None]] = []
+        self.parents: list[dict[int, None]] = []
+        self.grow(tensors)
+
+    def grow(self, tensors: int) -> None:
+        """Make place for so many more tensors."""
+        self.children += [{} for _ in range(tensors)]
+        self.parents += [{} for _ in range(tensors)]
 
     def connect(self, inputs: Iterable[int], outputs: Iterable[int]) -> None:
         """Add the edges of one op, given the storages of its inputs and outputs."""

@@ -20,7 +20,7 @@ from dtrdiag.simulator.machine import NO_DETAILS, Machine
 from dtrdiag.simulator.policies import draw, find_policy
 from dtrdiag.simulator.pool import StorageTable
 from dtrdiag.simulator.scoring import Choice, Number, Pick, choose
-from dtrdiag.trace.model import Step
+from dtrdiag.trace.model import Step, Trace
 
 
 class IntervenedChooser(PolicyChooser):
@@ -131,13 +131,15 @@ class IntervenedMachine(Machine):
     """A machine with other budgets, pins and storages kept out of the pool.
 
     Args:
+        trace: what is run.
         interventions: those of the run; others than budgets, pins and keeps are not its business.
         args, options: those of `Machine`.
     """
 
-    def __init__(self, *args: Any, interventions: Interventions, **options: Any) -> None:
+    def __init__(
+        self, trace: Trace, *args: Any, interventions: Interventions, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
-        trace = self.trace
         constants = trace.step_operand[trace.step_kind == Step.CONSTANT]
         # A constant is pinned anyway, after the call.
         self._pins = frozenset(interventions.pins) - set(trace.output_start[constants].tolist())
@@ -145,8 +147,9 @@ class IntervenedMachine(Machine):
         self.pool = _PoolWithout(frozenset(interventions.keeps))
         self._switch_budget()
 
-    def _call(self, step: int, op: int) -> int:
-        executed = super()._call(step, op)
+    def call(self, step: int, op: int) -> int:
+        """The same; a storage to be pinned is, once it is computed."""
+        executed = super().call(step, op)
         for storage in self._outputs[op]:
             if storage in self._pins:
                 self._pin(storage, "intervention", executed)

@@ -1,6 +1,6 @@
 """What happens in a run, decision for decision: the definition of the semantics.
 
-`Machine` executes a schedule under a memory budget. It knows the mechanics (pending stack, locks,
+`Machine` executes a schedule under a memory budget, step by step. It knows the mechanics (pending stack, locks,
 pool, memory, clock, deallocation) and asks a *chooser* the one thing it does not know: which
 storage to evict. `docs/semantics.md` explains every rule and names the defects of simrd that are
 reproduced here; names in comments (`Q-...`) are found there. Source: Kirisame et al., Dynamic
@@ -12,34 +12,28 @@ All tables are indexed by op id, tensor id or storage id; a storage's id is its 
 from __future__ import annotations
 
 from collections.abc import Set
-from itertools import pairwise
 
 from dtrdiag.events import records
 from dtrdiag.hooks import Emitter
-from dtrdiag.ids import OpId, StorageId, TensorId
 from dtrdiag.simulator.chooser import Chooser
-from dtrdiag.simulator.config import PendingOp, Stop
-from dtrdiag.simulator.frames import Frame, Stopped
+from dtrdiag.simulator.config import Stop
+from dtrdiag.simulator.frames import Frame, Stopped, stop_at
 from dtrdiag.simulator.graph import ABSENT, PINNED, RESIDENT
+from dtrdiag.simulator.optable import OpTable, World
 from dtrdiag.simulator.pool import StorageTable
 from dtrdiag.simulator.tally import Tally
-from dtrdiag.trace.model import Step, Trace
-
-# Plain integers: comparing with members of an enum costs more than most steps do.
-_CALL, _CONSTANT = int(Step.CALL), int(Step.CONSTANT)
-_RETAIN, _RELEASE = int(Step.RETAIN), int(Step.RELEASE)
 
 NO_DETAILS: tuple[object, ...] = (None, None, None, ())
 """Op, score, pool size and candidates of an eviction that made no room for anyone."""
 
 
 class Machine:
-    """One run of a trace under the deallocations `eager` and `ignore`.
+    """One run under the deallocations `eager` and `ignore`.
 
     `banish.BanishingMachine` overrides the methods of the last section, `intervened` some others.
 
     Args:
-        trace: what the model asks for.
+        ops: what can be computed; it may grow, see `grow`.
         table: per-storage facts, shared with the chooser.
         chooser: decides which storage to evict.
         budget_bytes: None for unlimited.
@@ -47,13 +41,14 @@ class Machine:
         remat_limit_ns: stop once remat cost exceeds it; None for never.
         emit: takes the events; None when nobody listens, which costs one branch an event.
         repairs: defects of simrd that are repaired, see docs/interventions.md.
+        world: told of every execution and eviction before it is counted; None: nothing is real.
     """
 
     pins_are_final = True
 
     def __init__(
         self,
-        trace: Trace,
+        ops: OpTable,
         table: StorageTable,
         chooser: Chooser,
         *,
@@ -62,8 +57,9 @@ class Machine:
         remat_limit_ns: float | int | None,
         emit: Emitter | None,
         repairs: Set[str] = frozenset(),
+        world: World | None = None,
     ) -> None:
-        self.trace = trace
+        self.ops = ops
         self.table = table
         self.chooser = chooser
         self.budget_bytes = budget_bytes
@@ -71,6 +67,7 @@ class Machine:
         self.remat_limit_ns = remat_limit_ns
         self.emit = emit
         self.repairs = repairs
+        self.world = world
         self.tally = Tally()
         self.clock_ns = 1
         self.memory_bytes = 0
@@ -79,49 +76,37 @@ class Machine:
         self.pending: list[Frame] = []
         self.stop: Stop | None = None
 
-        self._cost_ns: list[int] = trace.op_cost_ns.tolist()
-        self._outputs = [range(a, b) for a, b in pairwise(trace.output_start.tolist())]
-        inputs = trace.input_tensor.tolist()
-        self._inputs: list[list[int]] = [
-            inputs[a:b] for a, b in pairwise(trace.input_start.tolist())
-        ]
-        self._tensor_bytes: list[int] = trace.tensor_size_bytes.tolist()
-        self._op_bytes = [sum(self._tensor_bytes[t] for t in outputs) for outputs in self._outputs]
-        self._storage: list[int] = trace.tensor_storage.tolist()
+        # The same lists as in `ops`, which may grow.
+        self._cost_ns, self._inputs, self._outputs = ops.cost_ns, ops.inputs, ops.outputs
+        self._op_bytes, self._tensor_bytes = ops.op_bytes, ops.tensor_bytes
+        self._storage, self._op_of = ops.storage, ops.op_of
         self._connects_late = "uncomputed-neighbour" in repairs
-        self._op_of = [op for op, outputs in enumerate(self._outputs) for _ in outputs]
 
-        tensors = trace.tensors
         self.residency = table.residency
-        self._members: list[list[int]] = [[] for _ in range(tensors)]
-        self._defined = bytearray(tensors)
-        self._locks = [0] * tensors
-        self._pinned = bytearray(tensors)
-        self._references = [0] * tensors
+        self.defined = bytearray()
+        self.references: list[int] = []
+        """External references of each storage."""
+        self._members: list[list[int]] = []
+        self._locks: list[int] = []
+        self._pinned = bytearray()
+        self.grow(len(ops.op_of))
+
+    def grow(self, tensors: int) -> None:
+        """Make place for so many more tensors; those who share its tables must grow likewise."""
+        self.defined += bytes(tensors)
+        self.references += [0] * tensors
+        self._members += [[] for _ in range(tensors)]
+        self._locks += [0] * tensors
+        self._pinned += bytes(tensors)
 
     # --- the schedule ---------------------------------------------------------------------------
 
-    def run(self) -> str:
-        """Execute the whole schedule. Returns the outcome: "ok", "oom" or "thrashed"."""
-        kinds, operands = self.trace.step_kind.tolist(), self.trace.step_operand.tolist()
-        try:
-            for step, (kind, operand) in enumerate(zip(kinds, operands, strict=True)):
-                if kind == _RETAIN:
-                    self._refer(step, operand, +1)
-                elif kind == _RELEASE:
-                    self._release(step, operand)
-                elif kind == _CALL:
-                    self._call(step, operand)
-                elif kind == _CONSTANT:
-                    executed = self._call(step, operand)
-                    self._pin(self._storage[self._outputs[operand][0]], "constant", executed)
-                else:
-                    self._output(step, operand)
-        except Stopped as stopped:
-            return stopped.outcome
-        return "ok"
+    def constant(self, step: int, op: int) -> None:
+        """Execution of an op without inputs, whose only output is kept for good."""
+        executed = self.call(step, op)
+        self._pin(self._storage[self._outputs[op][0]], "constant", executed)
 
-    def _call(self, step: int, op: int) -> int:
+    def call(self, step: int, op: int) -> int:
         """First execution of an op. Returns the `seq` of its `compute` event."""
         self._create_outputs(op)
         cause = self.emit(records.OpDefined, *self._definition(step, op)) if self.emit else 0
@@ -142,7 +127,7 @@ class Machine:
             if not members or self._op_of[members[-1]] != op:
                 compute_ns[storage] += self._cost_ns[op]
             members.append(tensor)
-            self._references[storage] += 1
+            self.references[storage] += 1
         if not self._connects_late:
             # From here on new storages count as non-resident neighbours (Q-uncomputed-neighbour).
             self._connect(op)
@@ -157,27 +142,32 @@ class Machine:
             [tensor for tensor in outputs if storages[tensor] == tensor],
         )
 
-    def _output(self, step: int, tensor: int) -> None:
+    def output(self, step: int, tensor: int) -> None:
         """The model wants a tensor at the end: make it defined, and keep it."""
         storage = self._storage[tensor]
         cause = self.emit(records.OutputRequested, None, step, tensor, storage) if self.emit else 0
-        if not self._defined[tensor]:
+        if not self.defined[tensor]:
             self._materialise(tensor, first=False, cause=cause)
         self._pin(storage, "output", cause)
 
-    def _refer(self, step: int, tensor: int, delta: int) -> int:
-        storage = self._storage[tensor]
-        self._references[storage] += delta
-        if not self.emit:
-            return 0
-        references = self._references[storage]
-        return self.emit(records.ReferenceChanged, None, step, tensor, storage, delta, references)
+    def retain(self, step: int, tensor: int) -> None:
+        """The model takes one more reference to the tensor's storage."""
+        self._refer(step, tensor, +1)
 
-    def _release(self, step: int, tensor: int) -> None:
+    def release(self, step: int, tensor: int) -> None:
+        """The model drops a reference to the tensor's storage."""
         cause = self._refer(step, tensor, -1)
         storage = self._storage[tensor]
-        if not self._references[storage]:
+        if not self.references[storage]:
             self._unreferenced(storage, cause)
+
+    def _refer(self, step: int, tensor: int, delta: int) -> int:
+        storage = self._storage[tensor]
+        self.references[storage] += delta
+        if not self.emit:
+            return 0
+        references = self.references[storage]
+        return self.emit(records.ReferenceChanged, None, step, tensor, storage, delta, references)
 
     # --- materialising --------------------------------------------------------------------------
 
@@ -212,7 +202,7 @@ class Machine:
             reason = "first" if first else "remat"
             depth = len(self.pending) + 1
             seq = self.emit(records.Materialise, cause, op, tensor, reason, for_op, depth)
-        storages, defined = self._storage, self._defined
+        storages, defined = self._storage, self.defined
         for needed in inputs:
             self._touch(storages[needed])
         missing = [needed for needed in inputs if not defined[needed]]
@@ -227,7 +217,7 @@ class Machine:
         missing = frame.missing
         while frame.found < len(missing):
             needed = missing[frame.found]
-            if not self._defined[needed]:
+            if not self.defined[needed]:
                 return needed
             self._lock(self._storage[needed], frame)
             frame.found += 1
@@ -257,12 +247,14 @@ class Machine:
         op, wanted, cost_ns = frame.op, frame.tensor, self._cost_ns[frame.op]
         residency = self.residency
         defined, resident, freed = self._gains(op, wanted)
+        if self.world is not None:
+            self.world.execute(op, defined)
         self.clock_ns += cost_ns
         self.memory_bytes += self._op_bytes[op]
         self.tally.executed(op, cost_ns, frame.first, self.memory_bytes)
         self.memory_bytes -= freed
         for tensor in defined:
-            self._defined[tensor] = 1
+            self.defined[tensor] = 1
         if frame.first and self._connects_late:
             self._connect(op)
         for storage in resident:
@@ -283,7 +275,7 @@ class Machine:
         defined, resident, freed = [wanted], [], 0
         for tensor in self._outputs[op]:
             if tensor != wanted:
-                if self._defined[tensor]:
+                if self.defined[tensor]:
                     # Computed a second time although it is there: freed at once.
                     freed += self._tensor_bytes[tensor]
                 else:
@@ -326,12 +318,14 @@ class Machine:
     def _evict(
         self, storage: int, why: str, cause: int, details: tuple[object, ...] = NO_DETAILS
     ) -> None:
+        if self.world is not None:
+            self.world.evict(storage)
         size = self.table.size_bytes[storage]
         self.residency[storage] = ABSENT
         self.memory_bytes -= size
         self.pool.pop(storage, None)
         for tensor in self._members[storage]:
-            self._defined[tensor] = 0
+            self.defined[tensor] = 0
         self.tally.evicted(storage, why)
         self.chooser.evicted(storage)
         if self.emit:
@@ -354,16 +348,9 @@ class Machine:
         raise Stopped("thrashed")
 
     def _copy_stop(self, frame: Frame, requested: int) -> None:
-        def storages(ids: list[int]) -> tuple[StorageId, ...]:
-            return tuple(map(StorageId, ids))
-
-        pending = tuple(
-            PendingOp(OpId(f.op), TensorId(f.tensor), f.first, storages(f.held))
-            for f in self.pending
-        )
-        pinned = storages([s for s, pin in enumerate(self._pinned) if pin and self.residency[s]])
-        evictable = storages(list(self.pool))
-        self.stop = Stop(OpId(frame.op), requested, self.memory_bytes, pending, pinned, evictable)
+        pinned = [s for s, pin in enumerate(self._pinned) if pin and self.residency[s]]
+        memory = (requested, self.memory_bytes)
+        self.stop = stop_at(frame, *memory, self.pending, pinned, self.pool)
 
     def _definition(self, step: int, op: int) -> tuple[object, ...]:
         """Fields of the `op` event."""
@@ -373,7 +360,7 @@ class Machine:
             tuple(self._storage[tensor] for tensor in outputs),
             tuple(self._tensor_bytes[tensor] for tensor in outputs),
         )
-        name, inputs = self.trace.op_name[op], tuple(self._inputs[op])
+        name, inputs = self.ops.name[op], tuple(self._inputs[op])
         return (None, step, op, name, self._cost_ns[op], inputs, *created)
 
     # --- what deallocation decides --------------------------------------------------------------

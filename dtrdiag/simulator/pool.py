@@ -44,13 +44,21 @@ class StorageTable:
     """Per-storage facts that scores are made of, indexed by storage id. The machine writes them."""
 
     def __init__(self, tensors: int) -> None:
-        self.residency = bytearray(tensors)
+        self.residency = bytearray()
         """`ABSENT`, `RESIDENT`, or `PINNED` where a pin is final."""
-        self.size_bytes = [0] * tensors
-        self.compute_ns = [0] * tensors
+        self.size_bytes: list[int] = []
+        self.compute_ns: list[int] = []
         """Sum of the costs of the distinct ops among the storage's tensors."""
-        self.last_access_ns = [-1] * tensors
+        self.last_access_ns: list[int] = []
         """Clock at the last access; -1 before the first."""
+        self.grow(tensors)
+
+    def grow(self, tensors: int) -> None:
+        """Make place for so many more tensors."""
+        self.residency += bytes(tensors)
+        self.size_bytes += [0] * tensors
+        self.compute_ns += [0] * tensors
+        self.last_access_ns += [-1] * tensors
 
 
 class Tracked:
@@ -78,6 +86,13 @@ class Tracked:
                     self._regions = Regions(self._graph)
             if "eqclasses" in uses:
                 self._classes = EquivalenceClasses(self._graph, repairs)
+
+    def grow(self, tensors: int) -> None:
+        """Make place for so many more tensors."""
+        if self._graph is not None:
+            self._graph.grow(tensors)
+        for observer in self.observers:
+            observer.grow(tensors)
 
     @property
     def observers(self) -> tuple[Regions | EquivalenceClasses, ...]:

@@ -20,10 +20,16 @@ class _Direction:
     def __init__(self, graph: StorageGraph, edges: list[dict[int, None]]) -> None:
         self.graph = graph
         self.edges = edges
-        self.interior: list[set[int]] = [set() for _ in edges]
-        self.frontier: list[set[int]] = [set() for _ in edges]
-        self.sum_ns = [0] * len(edges)
+        self.interior: list[set[int]] = []
+        self.frontier: list[set[int]] = []
+        self.sum_ns: list[int] = []
         """[tensors] cost of the interior, as last refreshed."""
+        self.grow(len(edges))
+
+    def grow(self, tensors: int) -> None:
+        self.interior += [set() for _ in range(tensors)]
+        self.frontier += [set() for _ in range(tensors)]
+        self.sum_ns += [0] * tensors
 
     def rebuild(self, storage: int) -> None:
         interior, self.frontier[storage] = self.graph.walk(storage, self.edges)
@@ -82,6 +88,11 @@ class Regions:
     def __init__(self, graph: StorageGraph) -> None:
         self.forward = _Direction(graph, graph.children)
         self.backward = _Direction(graph, graph.parents)
+
+    def grow(self, tensors: int) -> None:
+        """Make place for so many more tensors."""
+        self.forward.grow(tensors)
+        self.backward.grow(tensors)
 
     def called(self, inputs: Sequence[int], outputs: Sequence[int], fresh: Sequence[int]) -> None:
         """New tensors refresh nothing (Q-stale-region)."""

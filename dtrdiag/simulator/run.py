@@ -19,16 +19,18 @@ from dtrdiag.simulator.asrun import as_run, refuse_unreached
 from dtrdiag.simulator.banish import BanishingMachine
 from dtrdiag.simulator.chooser import Chooser, PolicyChooser
 from dtrdiag.simulator.config import RunConfig, RunResult
+from dtrdiag.simulator.frames import Stopped
 from dtrdiag.simulator.intervened import (
     IntervenedBanishingMachine,
     IntervenedChooser,
     IntervenedMachine,
 )
 from dtrdiag.simulator.machine import Machine
+from dtrdiag.simulator.optable import OpTable
 from dtrdiag.simulator.policies import Policy, find_policy
 from dtrdiag.simulator.pool import StorageTable
 from dtrdiag.simulator.scoring import Choice
-from dtrdiag.trace.model import Trace
+from dtrdiag.trace.model import Step, Trace
 
 RUNTIME = "dtrdiag"
 
@@ -63,15 +65,15 @@ def simulate(trace: Trace, config: RunConfig, hooks: Hooks | None = None) -> Run
     emit = Emitter(hooks) if hooks else None
     header = run_header(trace, config)
     if emit:
-        emit(records.RunHeader, *_fields(header))
+        emit(records.RunHeader, *event_fields(header))
     machine = _machine(trace, config, table, chooser, emit)
     started = time.perf_counter()
-    outcome = machine.run()
+    outcome = _run(machine, trace)
     seconds = time.perf_counter() - started
     refuse_unreached(config.interventions, machine.tally.decisions, outcome)
-    end = _end(machine, outcome)
+    end = end_of(machine, outcome)
     if emit:
-        end = attrs.evolve(end, seq=emit(records.End, *_fields(end)))
+        end = attrs.evolve(end, seq=emit(records.End, *event_fields(end)))
     if decided is None:
         python_decided(config, seconds)
         return RunResult(header, end, machine.stop, "python", seconds)
@@ -104,7 +106,7 @@ def _unlimited_peak_bytes(trace: Trace, config: RunConfig) -> int:
         return int(decided.totals["max_memory_bytes"])
     table = StorageTable(trace.tensors)
     machine = _machine(trace, config, table, _NeverChooses(), None)
-    machine.run()
+    _run(machine, trace)
     return machine.tally.max_memory_bytes
 
 
@@ -183,13 +185,14 @@ def _machine(
         "emit": emit,
         "repairs": config.repairs,
     }
+    ops = OpTable.of(trace)
     banishes = config.dealloc == "banish"
     changes = config.interventions
     if changes.budgets or changes.pins or changes.keeps:
         intervened = IntervenedBanishingMachine if banishes else IntervenedMachine
-        return intervened(trace, table, chooser, interventions=changes, **options)
+        return intervened(trace, ops, table, chooser, interventions=changes, **options)
     kind = BanishingMachine if banishes else Machine
-    return kind(trace, table, chooser, **options)
+    return kind(ops, table, chooser, **options)
 
 
 def _chooser(policy: Policy, table: StorageTable, config: RunConfig) -> Chooser:
@@ -206,17 +209,44 @@ def _chooser(policy: Policy, table: StorageTable, config: RunConfig) -> Chooser:
     )
 
 
+def _run(machine: Machine, trace: Trace) -> str:
+    """Execute the whole schedule. Returns the outcome: "ok", "oom" or "thrashed"."""
+    does = {
+        # Plain integers: hashing members of an enum costs more than most steps do.
+        int(Step.CALL): machine.call,
+        int(Step.CONSTANT): machine.constant,
+        int(Step.RETAIN): machine.retain,
+        int(Step.RELEASE): machine.release,
+        int(Step.OUTPUT): machine.output,
+    }
+    kinds, operands = trace.step_kind.tolist(), trace.step_operand.tolist()
+    try:
+        for step, (kind, operand) in enumerate(zip(kinds, operands, strict=True)):
+            does[kind](step, operand)
+    except Stopped as stopped:
+        return stopped.outcome
+    return "ok"
+
+
 def run_header(trace: Trace, config: RunConfig) -> records.RunHeader:
     """The first event of a run's log."""
-    return records.RunHeader(
-        seq=0,
-        schema=records.SCHEMA,
+    return header_of(
+        config,
         runtime=RUNTIME,
-        runtime_version=dtrdiag.__version__,
         trace_name=trace.name,
         trace_sha256=trace.sha256,
         trace_ops=trace.ops,
         trace_tensors=trace.tensors,
+        baseline_cost_ns=trace.baseline_cost_ns,
+    )
+
+
+def header_of(config: RunConfig, **facts: Any) -> records.RunHeader:
+    """The first event of a log: the rules of a run, and the other facts about it."""
+    return records.RunHeader(
+        seq=0,
+        schema=records.SCHEMA,
+        runtime_version=dtrdiag.__version__,
         policy=config.policy,
         dealloc=config.dealloc,
         semantics=config.semantics,
@@ -224,14 +254,15 @@ def run_header(trace: Trace, config: RunConfig) -> records.RunHeader:
         overhead_limit=config.overhead_limit,
         seed=config.seed,
         candidates=config.candidates,
-        baseline_cost_ns=trace.baseline_cost_ns,
         peak_bytes=config.peak_bytes,
         ratio=config.ratio,
         interventions=config.interventions.text(),
+        **facts,
     )
 
 
-def _end(machine: Machine, outcome: str) -> records.End:
+def end_of(machine: Machine, outcome: str) -> records.End:
+    """The last event of a log, without its `seq`."""
     tally = machine.tally
     evicted = tally.distinct
     return records.End(
@@ -256,7 +287,7 @@ def _end(machine: Machine, outcome: str) -> records.End:
     )
 
 
-def _fields(event: records.RunHeader | records.End) -> tuple[object, ...]:
+def event_fields(event: records.RunHeader | records.End) -> tuple[object, ...]:
     """Field values in order of definition, without `seq` and `extra`."""
     return tuple(
         getattr(event, field.name)
