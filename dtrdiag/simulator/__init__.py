@@ -18,7 +18,8 @@ from dtrdiag.simulator.config import (
     budget_from_ratio,
 )
 from dtrdiag.simulator.intervals import runs_between
-from dtrdiag.simulator.live import LiveRun, RunOverError, RunStoppedError
+from dtrdiag.simulator.live import LiveRun
+from dtrdiag.simulator.liverules import RunOverError, RunStoppedError
 from dtrdiag.simulator.native import available as native_available
 from dtrdiag.simulator.native import why_missing as why_no_native
 from dtrdiag.simulator.policies import Factors, Policy, find_policy, policies, policy, unregister

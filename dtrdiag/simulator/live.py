@@ -13,41 +13,21 @@ from time import perf_counter
 
 import attrs
 
-from dtrdiag.errors import DtrdiagError, UsageError
+from dtrdiag.errors import UsageError
 from dtrdiag.events import records
 from dtrdiag.hooks import Emitter, Hooks
-from dtrdiag.interventions import Interventions
-from dtrdiag.simulator.chooser import PolicyChooser
 from dtrdiag.simulator.config import RunConfig, RunResult
 from dtrdiag.simulator.frames import Stopped
+from dtrdiag.simulator.liverules import RunOverError, RunStoppedError, checked_rules
 from dtrdiag.simulator.machine import Machine
 from dtrdiag.simulator.optable import OpTable
-from dtrdiag.simulator.policies import find_policy
 from dtrdiag.simulator.pool import StorageTable
-from dtrdiag.simulator.run import end_of, event_fields, header_of
+from dtrdiag.simulator.run import end_of, event_fields, header_of, policy_chooser
 from dtrdiag.trace.builder import MAX_BYTES, MAX_COST_NS, MAX_TOTAL
 from dtrdiag.trace.model import CONSTANT_NAME
 
 RUNTIME = "dtrdiag-live"
 _NO_OP = -1
-
-
-class RunStoppedError(DtrdiagError):
-    """A live run stopped short. Its log is complete, `oom` or `thrashed` and `end` included.
-
-    Attributes:
-        outcome: "oom" or "thrashed".
-        result: what the run came to; `result.stop` is a copy of the state at which it stopped.
-    """
-
-    def __init__(self, result: RunResult) -> None:
-        self.result = result
-        self.outcome = result.end.outcome
-        super().__init__(_why(result))
-
-
-class RunOverError(DtrdiagError):
-    """Something is asked of a live run that has ended, or is in the middle of an op."""
 
 
 class LiveRun:
@@ -88,17 +68,10 @@ class LiveRun:
         trace_tensors: int | None = None,
         baseline_cost_ns: int | None = None,
     ) -> None:
-        remat_limit_ns = _checked_rules(config, baseline_cost_ns)
+        remat_limit_ns = checked_rules(config, baseline_cost_ns)
         self._ops = OpTable()
         self._table = StorageTable(0)
-        self._chooser = PolicyChooser(
-            find_policy(config.policy),
-            self._table,
-            config.seed,
-            config.candidates,
-            repairs=config.repairs,
-            tie_break=config.interventions.tie_break,
-        )
+        self._chooser = policy_chooser(config, self._table)
         self._emit = Emitter(hooks) if hooks else None
         self._world = _TimedWorld(execute, evict)
         self._machine = Machine(
@@ -254,6 +227,14 @@ class LiveRun:
         """Output tensors of an op by index."""
         return self._ops.outputs[op]
 
+    def name_of(self, op: int) -> str:
+        """The operator name of an op."""
+        return self._ops.name[op]
+
+    def size_of(self, storage: int) -> int:
+        """Size of a storage in bytes."""
+        return self._ops.tensor_bytes[storage]
+
     # --- steps ----------------------------------------------------------------------------------
 
     def _enter(self) -> None:
@@ -362,37 +343,3 @@ class _TimedWorld:
         started = perf_counter()
         self._evict(storage)
         self.seconds += perf_counter() - started
-
-
-def _checked_rules(config: RunConfig, baseline_cost_ns: int | None) -> float | int | None:
-    """Refuse what a live run cannot do. Returns the limit of remat cost in ns; None: no limit."""
-    if config.dealloc == "banish":
-        raise UsageError("a live run cannot have dealloc 'banish': what it frees may be asked for")
-    if config.engine == "native":
-        raise UsageError("a live run is decided by the Python engine, not by the native one")
-    changes = config.interventions
-    # Repairs and tie-breaks are rules of choosing; the others name what is not known in advance.
-    rules = Interventions(repairs=changes.repairs, tie_break=changes.tie_break)
-    if changes != rules:
-        raise UsageError(
-            f"a live run takes no interventions but repairs and a tie-break: {changes.text()}"
-        )
-    limit = config.overhead_limit
-    if limit is None:
-        return None
-    if baseline_cost_ns is None:
-        raise UsageError(
-            f"an overhead limit of {limit} needs baseline_cost_ns, the cost of executing every op "
-            "once; without it give overhead_limit=None"
-        )
-    return baseline_cost_ns * (limit - 1)
-
-
-def _why(result: RunResult) -> str:
-    end, stop = result.end, result.stop
-    if end.outcome == "thrashed" or stop is None:
-        return f"thrashed: {end.remat_cost_ns} ns of rematerialisation are more than the limit"
-    return (
-        f"out of memory: op {stop.op} needs {stop.requested_bytes} bytes, {stop.memory_bytes} of "
-        f"{result.header.budget_bytes} are in use, and none of them can be evicted"
-    )

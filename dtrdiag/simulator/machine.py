@@ -1,10 +1,10 @@
 """What happens in a run, decision for decision: the definition of the semantics.
 
-`Machine` executes a schedule under a memory budget, step by step. It knows the mechanics (pending stack, locks,
-pool, memory, clock, deallocation) and asks a *chooser* the one thing it does not know: which
-storage to evict. `docs/semantics.md` explains every rule and names the defects of simrd that are
-reproduced here; names in comments (`Q-...`) are found there. Source: Kirisame et al., Dynamic
-Tensor Rematerialization, ICLR 2021, and its simulator simrd.
+`Machine` executes the steps of a schedule under a memory budget. It knows the mechanics (pending
+stack, locks, pool, memory, clock, deallocation) and asks a *chooser* the one thing it does not
+know: which storage to evict. `docs/semantics.md` explains every rule and names the defects of simrd
+that are reproduced here; names in comments (`Q-...`) are found there. Source: Kirisame et al.,
+Dynamic Tensor Rematerialization, ICLR 2021, and its simulator simrd.
 
 All tables are indexed by op id, tensor id or storage id; a storage's id is its root tensor's.
 """

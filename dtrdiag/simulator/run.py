@@ -59,7 +59,7 @@ def simulate(trace: Trace, config: RunConfig, hooks: Hooks | None = None) -> Run
     table = StorageTable(trace.tensors)
     chooser: Chooser
     if decided is None:
-        chooser = _chooser(policy, table, config)
+        chooser = _chooser(config, table)
     else:
         chooser = decided.chooser()
     emit = Emitter(hooks) if hooks else None
@@ -195,17 +195,26 @@ def _machine(
     return kind(ops, table, chooser, **options)
 
 
-def _chooser(policy: Policy, table: StorageTable, config: RunConfig) -> Chooser:
+def _chooser(config: RunConfig, table: StorageTable) -> Chooser:
     changes = config.interventions
     if changes.victims or changes.policies:
         return IntervenedChooser(config, table)
+    return policy_chooser(config, table)
+
+
+def policy_chooser(config: RunConfig, table: StorageTable) -> PolicyChooser:
+    """Who decides where no intervention does.
+
+    Raises:
+        PolicyError: unknown policy.
+    """
     return PolicyChooser(
-        policy,
+        find_policy(config.policy),
         table,
         config.seed,
         config.candidates,
         repairs=config.repairs,
-        tie_break=changes.tie_break,
+        tie_break=config.interventions.tie_break,
     )
 
 

@@ -8,21 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from dtrdiag.errors import DtrdiagError, PolicyError, SubscriberError, UsageError
 from dtrdiag.hooks import Hooks
-from dtrdiag.interventions import Interventions, Victim
 from dtrdiag.simulator import (
     LiveRun,
-    Pick,
     RunConfig,
-    RunOverError,
     RunStoppedError,
-    find_policy,
     policies,
     simulate,
-    unregister,
 )
-from dtrdiag.simulator import policy as register
 from dtrdiag.trace import Step
 from dtrdiag.trace.catalog import resolve
 
@@ -104,7 +97,9 @@ def live(trace, config, world=None, hooks=None, **facts):
     world.run, world.budget_bytes = run, config.budget_bytes
     outputs = []
     try:
-        for kind, operand in zip(trace.step_kind.tolist(), trace.step_operand.tolist()):
+        for kind, operand in zip(
+            trace.step_kind.tolist(), trace.step_operand.tolist(), strict=True
+        ):
             if kind == Step.CONSTANT:
                 size = int(trace.tensor_size_bytes[trace.outputs_of(operand)[0]])
                 world.given(run.constant(size))
@@ -127,7 +122,6 @@ def live(trace, config, world=None, hooks=None, **facts):
                 outputs.append(operand)
         result = run.finish(outputs)
     except RunStoppedError as stopped:
-        assert stopped.outcome == stopped.result.end.outcome
         return stopped.result
     values = plainly(trace)
     assert [world.value(tensor) for tensor in outputs] == [values[tensor] for tensor in outputs]
