@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dtrdiag.instrumentation.pytorch.costs import CostModel, Roofline
     from dtrdiag.instrumentation.pytorch.detector import detect_writes
     from dtrdiag.instrumentation.pytorch.devices import DEVICES, Device
+    from dtrdiag.instrumentation.pytorch.live import remat
     from dtrdiag.instrumentation.pytorch.measured import Measured
     from dtrdiag.instrumentation.pytorch.recording import record
     from dtrdiag.instrumentation.pytorch.step import Step
@@ -24,6 +25,7 @@ __all__ = [
     "Step",
     "detect_writes",
     "record",
+    "remat",
 ]
 
 __getattr__, __dir__ = on_demand(
@@ -32,6 +34,7 @@ __getattr__, __dir__ = on_demand(
         "costs": ("CostModel", "Roofline"),
         "detector": ("detect_writes",),
         "devices": ("DEVICES", "Device"),
+        "live": ("remat",),
         "measured": ("Measured",),
         "recording": ("record",),
         "step": ("Step",),

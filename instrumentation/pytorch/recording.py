@@ -87,7 +87,7 @@ class record:  # noqa: N801 - reads as a statement: `with record(path, model) as
         self._name = name or (type(model).__name__ if model is not None else "recording")
         self._sizes = dict(sizes or {})
         self._mode = _Recording(model, optimizer, costs or Roofline(), writes)
-        self._collector = QuietCollector()
+        self._collector = QuietCollector(collects=True)
         self.trace: Trace | None = None
         self.content = b""
 

@@ -1,0 +1,216 @@
+"""What happens to an unmodified training step when memory runs out? Evict and recompute, for real.
+
+`remat` runs a block of PyTorch code on real tensors under a memory budget. What is evicted, and
+what is computed again, is decided by the simulator's own core, told of each operator as it comes;
+so the log of a live run is what the log of a simulated one is.
+"""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from dtrdiag.hooks import Hooks, Undo
+from dtrdiag.instrumentation.jsonl import JsonlWriter
+from dtrdiag.instrumentation.parquet import ParquetWriter
+from dtrdiag.instrumentation.pytorch.contexts import QuietCollector
+from dtrdiag.instrumentation.pytorch.costs import CostModel
+from dtrdiag.instrumentation.pytorch.describe import storage_id
+from dtrdiag.instrumentation.pytorch.errors import BudgetError
+from dtrdiag.instrumentation.pytorch.livemode import LiveMode
+from dtrdiag.instrumentation.pytorch.propagation import default_costs
+from dtrdiag.instrumentation.pytorch.registering import named_tensors
+from dtrdiag.instrumentation.pytorch.stops import stop_error
+from dtrdiag.instrumentation.pytorch.world import Times, World, write_back
+from dtrdiag.instrumentation.pytorch.wrapper import RematTensor
+from dtrdiag.instrumentation.writing import log_writer
+from dtrdiag.simulator import LiveRun, RunConfig, RunResult, RunStoppedError
+from dtrdiag.trace.model import Trace
+
+
+class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
+    """Run a block of PyTorch code under a memory budget, evicting and recomputing tensors.
+
+    The block is forward and backward of a training step; the optimizer steps after it. Gradients
+    are plain tensors then, buffers are up to date, and tensors that live on have their values. The
+    budget counts the bytes of all storages that the block uses: parameters, buffers and inputs too.
+
+    Args:
+        budget_bytes: None for unlimited.
+        policy: name of a registered policy.
+        model: the `torch.nn.Module`: its parameters and buffers count from the start.
+        optimizer: likewise, its state; only if the block steps it.
+        dealloc: "eager" or "ignore".
+        overhead_limit: stop once recomputation has cost more than `trace`'s ops x (limit - 1).
+        trace: the same step as recorded, for its name, its cost and its number of ops.
+        costs: what an execution counts as; a roofline by default.
+        log: a file for the events of the run.
+        force: replace a log that is there.
+        hooks: who else is told about events.
+        options: further rules of `RunConfig`.
+
+    Attributes:
+        result: what the run came to, after the block.
+        times: time spent in kernels.
+
+    Raises:
+        NestedContextError: inside another recording or live run.
+        BudgetError: the budget is below what cannot be evicted.
+        RematOutOfMemoryError, RematThrashedError: as the simulator would; the model is as before.
+        UnsupportedOpError: an operator cannot be told beforehand, or not be repeated.
+    """
+
+    def __init__(
+        self,
+        budget_bytes: int | None,
+        policy: str = "dtr",
+        *,
+        model: Any = None,
+        optimizer: Any = None,
+        dealloc: str = "eager",
+        overhead_limit: float | None = None,
+        trace: Trace | None = None,
+        costs: CostModel | None = None,
+        log: str | os.PathLike[str] | None = None,
+        force: bool = False,
+        hooks: Hooks | None = None,
+        **options: Any,
+    ) -> None:
+        self._model, self._optimizer = model, optimizer
+        self._config = RunConfig(
+            policy, budget_bytes, dealloc=dealloc, overhead_limit=overhead_limit, **options
+        )
+        self._trace = trace
+        self._hooks = hooks if hooks is not None else Hooks()
+        self._undo: Undo | None = None
+        self._writer: JsonlWriter | ParquetWriter | None = None
+        self._log, self._force = log, force
+        self._collector = QuietCollector(collects=False)
+        self._world = World()
+        self._mode = LiveMode(self._world, costs or default_costs())
+        self._gradients: dict[int, Any] = {}
+        self.result: RunResult | None = None
+
+    @property
+    def times(self) -> Times:
+        """Time spent in kernels, and how often they ran."""
+        return self._world.times
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes in memory now, as the core counts them."""
+        return self._world.run.memory_bytes
+
+    def __enter__(self) -> remat:
+        self._mode.refuse_nested()
+        self._refuse_small_budget()
+        if self._log is not None:
+            self._writer = log_writer(self._log, force=self._force)
+            self._undo = self._hooks.subscribe(self._writer)
+        self._world.run = self._run()
+        try:
+            self._mode.register(self._model, self._optimizer)
+        except RunStoppedError as error:
+            self._abandon()
+            self._close_log()
+            raise BudgetError(f"the constants alone do not fit: {error.what}") from None
+        except BaseException:
+            self._abandon()
+            self._close_log()
+            raise
+        self._gradients = {key: leaf.grad for key, leaf in self._mode.leaves.items()}
+        self._collector.begin()
+        self._mode.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._mode.__exit__(kind, error, traceback)
+        try:
+            if self._mode.failure is not None:
+                # Also where the block has caught it: there are no values to go on with.
+                if error is not self._mode.failure:
+                    raise self._mode.failure
+            elif kind is None:
+                with torch._C._AutoDispatchBelowAutograd():
+                    self._finish()
+        finally:
+            if self.result is None:
+                self._abandon()
+            self._collector.end()
+            self._close_log()
+
+    def _run(self) -> LiveRun:
+        trace = self._trace
+        known: dict[str, Any] = {}
+        if trace is not None:
+            known = {
+                "trace_name": trace.name,
+                "trace_sha256": trace.sha256,
+                "trace_ops": trace.ops,
+                "trace_tensors": trace.tensors,
+                "baseline_cost_ns": trace.baseline_cost_ns,
+            }
+        elif self._model is not None:
+            known = {"trace_name": type(self._model).__name__}
+        hooks = self._hooks
+        world = self._world
+        return LiveRun(self._config, execute=world.execute, evict=world.evict, hooks=hooks, **known)
+
+    def _refuse_small_budget(self) -> None:
+        """Refuse a budget under what the block needs in any case: constants and gradients."""
+        budget = self._config.budget_bytes
+        if budget is None or self._model is None:
+            return
+        tensors = [tensor for _, tensor in named_tensors(self._model, self._optimizer)]
+        storages = {storage_id(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}
+        constants = sum(storages.values())
+        wanted = [p for p in self._model.parameters() if p.requires_grad]
+        gradients = sum(p.numel() * p.element_size() for p in wanted)
+        if constants + gradients > budget:
+            raise BudgetError(
+                f"a budget of {budget} bytes is below the {constants} bytes of parameters and "
+                f"buffers with {gradients} bytes of gradients, which all are there at the end"
+            )
+
+    def _finish(self) -> None:
+        """The outputs of the step get their values, and the program gets them."""
+        outputs = self._mode.views_dropped()
+        world = self._world
+        try:
+            self.result = world.run.finish([held.root for held in outputs])
+        except RunStoppedError as error:
+            raise stop_error(world.run, error) from None
+        for constant, tensor in self._mode.constants.values():
+            if constant.held.versions:
+                write_back(tensor, world.values[constant.held.root])
+        for held, reference in self._mode.alive.values():
+            owner = reference()
+            if owner is not None:
+                owner.settled = world.values[held.root]
+        self._mode.close("the live run that made it is over")
+        for leaf in self._mode.leaves.values():
+            if type(leaf.grad) is RematTensor:
+                leaf.grad = leaf.grad.plain()
+        world.close()
+
+    def _abandon(self) -> None:
+        """The run has failed: gradients are those from before, and nothing is kept."""
+        self._mode.close("the live run that made it stopped without a value of it")
+        for key, leaf in self._mode.leaves.items():
+            if type(leaf.grad) is RematTensor:
+                leaf.grad = self._gradients.get(key)
+        self._world.close()
+
+    def _close_log(self) -> None:
+        if self._undo is not None:
+            self._undo()
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,233 @@
+"""How does each operator of the program reach the core? Planned, encoded, executed, wrapped."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from dtrdiag.instrumentation.pytorch.contexts import OwnMode
+from dtrdiag.instrumentation.pytorch.costs import CostModel
+from dtrdiag.instrumentation.pytorch.describe import (
+    View,
+    check_plain,
+    facts_of,
+    storage_id,
+    view_of,
+)
+from dtrdiag.instrumentation.pytorch.encoding import Encoder, Held
+from dtrdiag.instrumentation.pytorch.errors import LiveRunError
+from dtrdiag.instrumentation.pytorch.propagation import (
+    LivePlan,
+    Result,
+    Seen,
+    Slot,
+    propagation_for,
+)
+from dtrdiag.instrumentation.pytorch.registering import named_tensors
+from dtrdiag.instrumentation.pytorch.stops import stop_error
+from dtrdiag.instrumentation.pytorch.world import Work, World
+from dtrdiag.instrumentation.pytorch.wrapper import Owner, RematTensor
+from dtrdiag.simulator import RunStoppedError
+
+
+class LiveMode(OwnMode):
+    """Sees every operator of the program and has it executed under the budget.
+
+    Args:
+        world: takes the instructions and executes.
+        costs: what executions cost.
+
+    Attributes:
+        constants: plain tensors of the program by storage, with what is known of each.
+        alive: owners of storages that the program still refers to, in order of their making.
+        leaves: plain tensors that want gradients.
+    """
+
+    def __init__(self, world: World, costs: CostModel) -> None:
+        super().__init__()
+        self._world = world
+        self._encoder = Encoder(world)
+        told_by: Any = costs
+        self._propagation = propagation_for(told_by)
+        self._inputs = 0
+        self.over: str | None = None
+        """Why no operator is taken any more."""
+        self.failure: Exception | None = None
+        """What stopped the run."""
+        self.constants: dict[int, tuple[Owner, Any]] = {}
+        self.alive: dict[int, tuple[Held, weakref.ref[Owner]]] = {}
+        self.leaves: dict[int, Any] = {}
+
+    def register(self, model: Any, optimizer: Any) -> None:
+        """Make constants of what there is before the step, in the recorder's order."""
+        for name, tensor in named_tensors(model, optimizer):
+            if storage_id(tensor) not in self.constants:
+                self._constant(tensor, name)
+        if model is not None:
+            self.leaves.update((id(p), p) for p in model.parameters() if p.requires_grad)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        if self.over is not None:
+            raise LiveRunError(f"the live run is over: {self.over}")
+        try:
+            return self._dispatched(func, args, kwargs)
+        except RunStoppedError as error:
+            self.failure = stop_error(self._world.run, error)
+        except Exception as error:
+            self.failure = error
+        self.over = f"it stopped: {self.failure}"
+        raise self.failure
+
+    def _dispatched(self, func: Any, args: Sequence[Any], kwargs: Any) -> Any:
+        facts = facts_of(func)
+        if facts.skipped:
+            return func(*args, **(kwargs or {}))
+        call = _Call(self)
+        named = dict(kwargs) if kwargs else {}
+        slots, slotted = call.taken(facts.arguments, args, named)
+        live = self._propagation.plan(func, slots, slotted, call.seen)
+        owners = call.owners
+        work = None
+        if not live.plan.is_view:
+            generator = slotted.get("generator")
+            written = [owners[number].held.root_view for number, _ in live.plan.writes]
+            work = Work(func, slots, slotted, live.plan, generator, version_views=written)
+        fresh = self._encoder.apply(live.plan, [owner.held for owner in owners], work)
+        if live.plan.reads_value:
+            return self._world.value
+        return self._results(live, owners, fresh, call.tensors)
+
+    def views_dropped(self) -> list[Held]:
+        """Reduce what the program refers to, to the roots; these are the outputs, in order."""
+        helds = [owner.held for owner, _ in self.constants.values()]
+        helds += [held for held, _ in self.alive.values()]
+        for held in helds:
+            self._encoder.keep_root_only(held)
+        return sorted(helds, key=lambda held: held.root)
+
+    def close(self, why: str) -> None:
+        """Take no operator any more, and let nothing that dies from now on matter."""
+        self.over = why
+        for owner, tensor in self.constants.values():
+            owner.settled = {view_of(tensor): tensor}
+            owner.close(why)
+        for _, reference in self.alive.values():
+            kept = reference()
+            if kept is not None:
+                kept.close(why)
+
+    def _results(
+        self, live: LivePlan, owners: list[Owner], fresh: list[Held], tensors: list[Any]
+    ) -> Any:
+        made = [self._owner(held, device) for held, device in zip(fresh, live.devices, strict=True)]
+        return _filled(live.result, live.plan.outputs, owners, made, tensors)
+
+    def _owner(self, held: Held, device: Any) -> Owner:
+        owner = Owner(held, device, self, self._dropped)
+        self.alive[id(held)] = held, weakref.ref(owner)
+        return owner
+
+    def _dropped(self, held: Held) -> None:
+        del self.alive[id(held)]
+        if self.over is None:
+            self._encoder.died(held)
+
+    def owner_of(self, tensor: Any) -> Owner:
+        """The owner of a plain tensor's storage; a constant is made of one that is new."""
+        known = self.constants.get(storage_id(tensor))
+        if known is not None:
+            return known[0]
+        check_plain(tensor)
+        label = f"input{self._inputs}"
+        self._inputs += 1
+        return self._constant(tensor, label)
+
+    def _constant(self, tensor: Any, label: str) -> Owner:
+        self._world.give(tensor)
+        nbytes = tensor.untyped_storage().nbytes()
+        held = self._encoder.constant(nbytes, view_of(tensor), label)
+        owner = Owner(held, tensor.device, self, None)
+        self.constants[storage_id(tensor)] = owner, tensor.detach()
+        return owner
+
+
+def _filled(
+    value: Any,
+    outputs: Sequence[tuple[int, View]],
+    owners: list[Owner],
+    made: list[Owner],
+    tensors: list[Any],
+) -> Any:
+    """A result with its tensors. No closure: one that calls itself keeps them alive."""
+    kind = type(value)
+    if kind is Result:
+        if value.argument is not None:
+            return tensors[value.argument]
+        number, view = outputs[value.output]
+        return RematTensor(made[~number] if number < 0 else owners[number], view)
+    if kind is tuple or kind is list:
+        return kind([_filled(part, outputs, owners, made, tensors) for part in value])
+    return value
+
+
+class _Call:
+    """The tensors among the arguments of one call, taken out in order of the schema."""
+
+    def __init__(self, mode: LiveMode) -> None:
+        self._mode = mode
+        self._numbers: dict[int, int] = {}
+        self.tensors: list[Any] = []
+        self.seen: list[Seen] = []
+        self.owners: list[Owner] = []
+        """By the number of the storage."""
+
+    def taken(
+        self, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with slots in place of tensors."""
+        slots = tuple([self._slotted(value) for value in args])
+        if not kwargs:
+            return slots, {}
+        # In order of the schema, whatever the order of the call.
+        return slots, {name: self._slotted(kwargs[name]) for name in names if name in kwargs}
+
+    def _slotted(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._slot(value)
+        kind = type(value)
+        if kind is list or kind is tuple:
+            return kind([self._slotted(part) for part in value])
+        return value
+
+    def _slot(self, tensor: Any) -> Slot:
+        if type(tensor) is RematTensor:
+            owner, view = tensor.owner, tensor.view_key
+            if owner.home is not self._mode:
+                # Of a run that has ended: its value is a constant of this one.
+                tensor = tensor.plain()
+                owner = self._mode.owner_of(tensor)
+        else:
+            owner, view = self._mode.owner_of(tensor), view_of(tensor)
+            if tensor.requires_grad and tensor.is_leaf:
+                self._mode.leaves.setdefault(id(tensor), tensor)
+        number = self._numbers.get(id(owner))
+        if number is None:
+            number = self._numbers[id(owner)] = len(self.owners)
+            self.owners.append(owner)
+        self.seen.append((number, owner.held.nbytes, view, owner.device))
+        self.tensors.append(tensor)
+        return _slots(len(self.tensors) - 1)
+
+
+_SLOTS: list[Slot] = []
+
+
+def _slots(position: int) -> Slot:
+    while position >= len(_SLOTS):
+        _SLOTS.append(Slot(len(_SLOTS)))
+    return _SLOTS[position]

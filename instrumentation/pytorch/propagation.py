@@ -1,0 +1,189 @@
+"""What will an operator make, before its kernel runs? Told by fake twins of its arguments, once.
+
+Operators with equal arguments, tensors compared by geometry, size and which of them share a
+storage, have equal plans; a training step repeats itself, so most plans are there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import attrs
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
+
+from dtrdiag.instrumentation.pytorch.costs import CostModel, Roofline
+from dtrdiag.instrumentation.pytorch.describe import (
+    Arguments,
+    Plan,
+    View,
+    arguments_of,
+    facts_of,
+    plan_of,
+    storage_id,
+)
+from dtrdiag.instrumentation.pytorch.errors import UnsupportedOpError
+from dtrdiag.instrumentation.pytorch.wrapper import looking_at
+
+Seen = tuple[int, int, View, Any]
+"""A tensor argument: number of its storage, bytes of that, geometry, device."""
+
+
+@attrs.frozen(eq=False)
+class LivePlan:
+    """What an operator will do, and what its call is to return."""
+
+    plan: Plan
+    result: Any
+    """The structure of the result, each tensor replaced by a `Result`."""
+    devices: tuple[Any, ...]
+    """[fresh storages] where they will be."""
+
+
+@attrs.frozen
+class Result:
+    """A tensor in the result of a call."""
+
+    output: int
+    """Index into the plan's outputs."""
+    argument: int | None
+    """The tensor argument that is returned itself, as operators in place do."""
+
+
+@attrs.frozen
+class Slot:
+    """The place of a tensor argument."""
+
+    position: int
+
+
+class Propagation:
+    """Gives plans; keeps those that it made.
+
+    Args:
+        costs: what executions cost.
+    """
+
+    def __init__(self, costs: CostModel) -> None:
+        self._costs = costs
+        self._fake_mode = FakeTensorMode(allow_non_fake_inputs=False)
+        self._plans: dict[Any, LivePlan] = {}
+
+    def plan(
+        self, func: Any, args: Any, kwargs: Mapping[str, Any], seen: Sequence[Seen]
+    ) -> LivePlan:
+        """The plan of a call.
+
+        Args:
+            func: the operator.
+            args: positional arguments, tensors replaced by slots.
+            kwargs: keyword arguments, likewise.
+            seen: [tensors] what each slot holds.
+
+        Raises:
+            UnsupportedOpError: what it does cannot be told before it runs.
+        """
+        key = (func, tuple(seen), _typed(args), _typed(tuple(kwargs.items())))
+        try:
+            known = self._plans.get(key)
+        except TypeError:
+            return self._make(func, args, kwargs, seen)
+        if known is None:
+            known = self._plans[key] = self._make(func, args, kwargs, seen)
+        return known
+
+    def _make(
+        self, func: Any, args: Any, kwargs: Mapping[str, Any], seen: Sequence[Seen]
+    ) -> LivePlan:
+        facts = facts_of(func)
+        if facts.changes_view:
+            raise UnsupportedOpError(f"{func}: changes the shape of a tensor in place")
+        twins = self._twins(seen)
+        args = filled(args, twins)
+        kwargs = {name: filled(value, twins) for name, value in kwargs.items()}
+        given = arguments_of(func, args, kwargs, storage_id)
+        result = None if facts.reads_value else self._run(func, args, kwargs)
+        plan = plan_of(func, args, kwargs, given, result, self._costs)
+        for number, nbytes in plan.writes:
+            if nbytes != next(s[1] for s in seen if s[0] == number) and seen:
+                raise UnsupportedOpError(f"{func}: resizes what it writes to")
+        return LivePlan(plan, *_structure(plan, given, result))
+
+    def _run(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        try:
+            with self._fake_mode:
+                return func(*args, **kwargs)
+        except (UnsupportedOperatorException, NotImplementedError) as error:
+            what = f"{func}: what it makes cannot be told before it runs: {error}"
+            raise UnsupportedOpError(what) from None
+
+    def _twins(self, seen: Sequence[Seen]) -> list[Any]:
+        storages: dict[int, Any] = {}
+        twins = []
+        for number, nbytes, view, device in seen:
+            if number not in storages:
+                bytes_ = torch.empty(nbytes, dtype=torch.uint8, device="meta")
+                storages[number] = bytes_.untyped_storage()
+            meta = looking_at(storages[number], view, "meta")
+            twins.append(FakeTensor(self._fake_mode, meta, device))
+        return twins
+
+
+@cache
+def default_costs() -> CostModel:
+    """The roofline that serves where no costs are given; one object, so that plans are shared."""
+    return Roofline()
+
+
+@lru_cache(maxsize=8)
+def propagation_for(costs: Any) -> Propagation:
+    """The plans made under a cost model: a second step of the same program finds them there."""
+    return Propagation(costs)
+
+
+def filled(value: Any, tensors: Sequence[Any]) -> Any:
+    """An argument with its slots filled."""
+    if type(value) is Slot:
+        return tensors[value.position]
+    if type(value) is list:
+        return [filled(part, tensors) for part in value]
+    if type(value) is tuple:
+        return tuple(filled(part, tensors) for part in value)
+    return value
+
+
+def _typed(value: Any) -> Any:
+    """An argument as part of a key: 1, 1.0 and True are not the same."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_typed(part) for part in value)
+    return type(value), value
+
+
+def _structure(plan: Plan, given: Arguments, result: Any) -> tuple[Any, tuple[Any, ...]]:
+    outputs = iter(enumerate(plan.outputs))
+    devices: list[Any] = []
+    return _templated(result, outputs, plan, given, devices), tuple(devices)
+
+
+def _templated(
+    value: Any,
+    outputs: Iterator[tuple[int, tuple[int, View]]],
+    plan: Plan,
+    given: Arguments,
+    devices: list[Any],
+) -> Any:
+    if isinstance(value, torch.Tensor):
+        index, (number, view) = next(outputs)
+        if number < 0 and ~number == len(devices):
+            devices.append(value.device)
+        if all(number != written for written, _ in plan.writes):
+            return Result(index, None)
+        places = zip(given.storages, given.views, strict=True)
+        same = (i for i, place in enumerate(places) if place == (number, view))
+        return Result(index, next(same, None))
+    if isinstance(value, (list, tuple)):
+        parts = [_templated(part, outputs, plan, given, devices) for part in value]
+        return parts if isinstance(value, list) else tuple(parts)
+    return value

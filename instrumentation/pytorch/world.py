@@ -1,0 +1,252 @@
+"""Where are the bytes of a live run, and how is an operator executed on them, again and again?
+
+`World` owns the only real tensor of every storage. The simulator's core tells it what to execute
+and what to evict. An operator that writes gets copies of what it writes to; one that draws gets the
+state of its generator as it was at first; views are made on the storage when they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter_ns
+from typing import Any
+
+import attrs
+import torch
+
+from dtrdiag.instrumentation.pytorch.describe import Plan, View, tensors_in, view_of
+from dtrdiag.instrumentation.pytorch.encoding import Place
+from dtrdiag.instrumentation.pytorch.errors import SizeMismatchError
+from dtrdiag.instrumentation.pytorch.propagation import filled
+from dtrdiag.instrumentation.pytorch.wrapper import Values, looking_at, tensor_in
+from dtrdiag.simulator import LiveRun
+
+
+@attrs.define(eq=False)
+class Work:
+    """How an op is executed; shared by all its executions."""
+
+    func: Any
+    args: tuple[Any, ...]
+    """Positional arguments, tensors replaced by slots."""
+    kwargs: dict[str, Any]
+    plan: Plan
+    generator: Any = None
+    """The generator that it was given, if any."""
+    executed: bool = False
+    state: Any = None
+    """What its generator was at the first execution, if it draws."""
+    places: Sequence[Place] = ()
+    version_views: Sequence[Any] = ()
+    """Root geometry of each storage that is written, in order of the plan's writes."""
+
+
+@attrs.define
+class Times:
+    """Time spent in kernels, and how often they ran, copies included."""
+
+    first_ns: int = 0
+    again_ns: int = 0
+    first: int = 0
+    again: int = 0
+
+
+class World:
+    """The real side of a live run: a sink of instructions that drives the core, and its hooks.
+
+    Attributes:
+        run: the core, set by whoever makes both.
+        values: the real tensors of each resident storage.
+        times: time spent in kernels.
+        value: what the last operator that reads a value returned.
+    """
+
+    replays_random_state = True
+    copies_on_write = True
+    drops_evicted = True
+
+    def __init__(self) -> None:
+        self.run: LiveRun
+        self.values: dict[int, Values] = {}
+        self.times = Times()
+        self.value: Any = None
+        self._work: dict[int, Work] = {}
+        self._ops = 0
+        self._given: Any = None
+
+    # --- what the encoder says ------------------------------------------------------------------
+
+    def give(self, tensor: Any) -> None:
+        """The next constant."""
+        self._given = tensor
+
+    def constant(self, size_bytes: int, label: str) -> int:
+        """A storage that is there from the start."""
+        self._ops += 1
+        tensor = self.run.constant(size_bytes)
+        given = self._given.detach()
+        self.values[tensor] = {view_of(given): given}
+        return tensor
+
+    def call(
+        self,
+        name: str,
+        inputs: Sequence[int],
+        cost_ns: int,
+        sizes_bytes: Sequence[int],
+        aliases: Sequence[int],
+        places: Sequence[Place],
+        work: Work | None,
+    ) -> Sequence[int]:
+        """An operator: have the core execute it."""
+        if work is not None:
+            work.places = places
+        if work is not None:
+            self._work[self._ops] = work
+        self._ops += 1
+        return self.run.call(name, inputs, cost_ns, sizes_bytes, aliases)
+
+    def release(self, tensor: int) -> None:
+        """A name of a tensor goes."""
+        self.run.release(tensor)
+
+    # --- what the core says ---------------------------------------------------------------------
+
+    def execute(self, op: int, defined: Sequence[int]) -> None:
+        """Compute an op and keep the storages of `defined`."""
+        work = self._work.get(op)
+        if work is None:
+            # An alias: whatever looks at a storage is made when it is asked for.
+            return
+        first = not work.executed
+        work.executed = True
+        started = perf_counter_ns()
+        self._execute(op, work, first, defined)
+        spent_ns = perf_counter_ns() - started
+        if first:
+            self.times.first_ns += spent_ns
+            self.times.first += 1
+        else:
+            self.times.again_ns += spent_ns
+            self.times.again += 1
+
+    def evict(self, storage: int) -> None:
+        """Give up the bytes of a storage."""
+        if self.drops_evicted:
+            del self.values[storage]
+
+    def close(self) -> None:
+        """Forget everything."""
+        self.values.clear()
+        self._work.clear()
+        self._given = self.value = None
+
+    # --- executing ------------------------------------------------------------------------------
+
+    def _execute(self, op: int, work: Work, first: bool, defined: Sequence[int]) -> None:
+        plan = work.plan
+        storage_of = self.run.storage_of
+        copies: dict[int, Any] = {}
+        tensors = []
+        written = {number for number, _ in plan.writes}
+        inputs = self.run.inputs_of(op)
+        for tensor, number, view in zip(inputs, plan.input_storages, plan.input_views, strict=True):
+            values = self.values[storage_of(tensor)]
+            if number in written and self.copies_on_write:
+                if number not in copies:
+                    copies[number] = _copy(next(iter(values.values())))
+                copy = copies[number]
+                tensors.append(looking_at(copy.untyped_storage(), view, copy.device))
+            else:
+                if number in written:
+                    copies[number] = next(iter(values.values()))
+                tensors.append(tensor_in(values, view))
+        args = filled(work.args, tensors)
+        kwargs = {name: filled(value, tensors) for name, value in work.kwargs.items()}
+        if plan.random:
+            result = self._drawing(work, first, args, kwargs)
+        else:
+            result = work.func(*args, **kwargs)
+        if plan.reads_value:
+            self.value = result
+        self._keep(op, work, result, copies, defined)
+
+    def _keep(
+        self, op: int, work: Work, result: Any, copies: dict[int, Any], defined: Sequence[int]
+    ) -> None:
+        plan = work.plan
+        made: dict[int, Values] = {}
+        for (number, view), tensor in zip(plan.outputs, tensors_in(result), strict=True):
+            if view_of(tensor) != view:
+                raise SizeMismatchError(
+                    f"{plan.name}: its result has another geometry than was told beforehand: "
+                    f"{view_of(tensor)} instead of {view}"
+                )
+            if number < 0:
+                made.setdefault(~number, {})[view] = tensor
+        outputs = self.run.outputs_of(op)
+        versions = iter(work.version_views)
+        for (kind, number, _), output in zip(work.places, outputs, strict=False):
+            if kind == "alias":
+                continue
+            if kind == "fresh":
+                values = self._fitting(plan, number, made[number])
+            else:
+                copy = copies[number]
+                view = next(versions)
+                values = {view: looking_at(copy.untyped_storage(), view, copy.device)}
+            if output in defined:
+                self.values[output] = values
+
+    def _fitting(self, plan: Plan, number: int, values: Values) -> Values:
+        """The result in a storage of the size that was accounted for.
+
+        Some kernels leave a result at the beginning of a larger storage, their workspace; it is
+        moved out of there at once.
+        """
+        nbytes, wanted = _nbytes(values), plan.fresh_bytes[number]
+        if nbytes > wanted:
+            values = {view: tensor.clone() for view, tensor in values.items()}
+            nbytes = _nbytes(values)
+        if nbytes != wanted or [view_of(t) for t in values.values()] != list(values):
+            raise SizeMismatchError(
+                f"{plan.name}: made a storage of {nbytes} bytes, {wanted} were accounted for"
+            )
+        return values
+
+    def _drawing(self, work: Work, first: bool, args: Any, kwargs: Any) -> Any:
+        """Execute an operator that draws, from the same state each time."""
+        source = work.generator or torch.default_generator
+        if first:
+            work.state = source.get_state()
+            return work.func(*args, **kwargs)
+        if not self.replays_random_state:
+            return work.func(*args, **kwargs)
+        now = source.get_state()
+        source.set_state(work.state)
+        try:
+            return work.func(*args, **kwargs)
+        finally:
+            source.set_state(now)
+
+
+def _nbytes(values: Values) -> int:
+    return int(next(iter(values.values())).untyped_storage().nbytes())
+
+
+def _copy(tensor: Any) -> Any:
+    """A copy of a whole storage."""
+    storage = tensor.untyped_storage()
+    return looking_at(storage, _whole(storage.nbytes()), tensor.device).clone()
+
+
+def _whole(nbytes: int) -> View:
+    """The geometry of all bytes of a storage."""
+    return (torch.uint8, (nbytes,), (1,), 0, False, False)
+
+
+def write_back(old: Any, values: Values) -> None:
+    """Overwrite a constant of the program by the last version of it."""
+    new = next(iter(values.values())).untyped_storage()
+    whole = _whole(new.nbytes())
+    looking_at(old.untyped_storage(), whole, old.device).copy_(looking_at(new, whole, old.device))

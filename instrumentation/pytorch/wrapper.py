@@ -1,0 +1,127 @@
+"""What does the program hold while it runs live? Tensors without memory that stand for storages.
+
+A `RematTensor` has the shape, strides and dtype of a tensor and none of its bytes: these are in the
+storage's only real tensor, or nowhere while the storage is evicted. All wrappers of one storage
+share an `Owner`; when the last of them dies, in Python or C++, so does the owner, and the storage
+has lost its last reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dtrdiag.instrumentation.pytorch.describe import View
+from dtrdiag.instrumentation.pytorch.encoding import Held
+from dtrdiag.instrumentation.pytorch.errors import EscapedTensorError
+
+Values = dict[View, Any]
+"""The real tensors that look at one storage, by geometry."""
+
+
+class Owner:
+    """What all wrappers of one storage share.
+
+    Args:
+        held: the storage.
+        device: where its bytes are.
+        home: what stands for the live run.
+        dropped: called with `held` when the last wrapper died; None for a constant.
+    """
+
+    __slots__ = ("__weakref__", "device", "dropped", "held", "home", "settled", "why")
+
+    def __init__(
+        self, held: Held, device: Any, home: object, dropped: Callable[[Held], None] | None
+    ) -> None:
+        self.held = held
+        self.home: object | None = home
+        """The live run that it belongs to; None once that is over."""
+        self.device = device
+        self.dropped = dropped
+        self.settled: Values | None = None
+        """Its value, once the live run has ended with this storage as an output."""
+        self.why: str | None = None
+        """Why it has no value, once the live run has ended without it."""
+
+    def close(self, why: str) -> None:
+        """The live run is over."""
+        self.home = self.dropped = None
+        self.why = why
+
+    def __del__(self) -> None:
+        if self.dropped is not None:
+            self.dropped(self.held)
+
+
+class RematTensor(torch.Tensor):  # type: ignore[misc]
+    """Stands for a tensor of a live run, whether its bytes are in memory or not.
+
+    After the run, one that was an output has its value, and operators on it give plain tensors; any
+    other raises `EscapedTensorError`.
+    """
+
+    owner: Owner
+    view_key: View
+
+    @staticmethod
+    def __new__(cls, owner: Owner, view: View) -> RematTensor:
+        """A tensor of a given geometry on the owner's storage."""
+        dtype, shape, stride, offset, _, _ = view
+        made: RematTensor = torch.Tensor._make_wrapper_subclass(
+            cls, shape, strides=stride, storage_offset=offset, dtype=dtype, device=owner.device
+        )
+        made.owner = owner
+        made.view_key = view
+        return made
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """An operator outside the live run that made the tensor."""
+        plain = _plain_in(args)
+        return func(*plain, **{name: _plain_in(value) for name, value in (kwargs or {}).items()})
+
+    def plain(self) -> Any:
+        """Its value as a plain tensor, on the same bytes.
+
+        Raises:
+            EscapedTensorError: the live run that made it has no value of it.
+        """
+        owner = self.owner
+        if owner.settled is None:
+            why = owner.why or "the live run that made it is still going on in another context"
+            raise EscapedTensorError(f"a tensor of shape {list(self.shape)} is used, but {why}")
+        return tensor_in(owner.settled, self.view_key)
+
+
+def tensor_in(values: Values, view: View) -> Any:
+    """The real tensor that looks at a storage in a given way, made where it is not there yet."""
+    tensor = values.get(view)
+    if tensor is None:
+        some = next(iter(values.values()))
+        tensor = values[view] = looking_at(some.untyped_storage(), view, some.device)
+    return tensor
+
+
+def looking_at(storage: Any, view: View, device: Any) -> Any:
+    """A tensor of a given geometry on a storage."""
+    dtype, shape, stride, offset, conjugate, negative = view
+    tensor = torch.empty(0, dtype=dtype, device=device)
+    tensor.set_(storage, offset, shape, stride)
+    if conjugate:
+        torch._C._set_conj(tensor, True)
+    if negative:
+        torch._C._set_neg(tensor, True)
+    return tensor
+
+
+def _plain_in(value: Any) -> Any:
+    if isinstance(value, RematTensor):
+        return value.plain()
+    if isinstance(value, (tuple, list)):
+        return type(value)(_plain_in(part) for part in value)
+    return value
