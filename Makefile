@@ -14,7 +14,7 @@ CORE   := $(VENV)/.core
 DEV    := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow sanitize lint bench docs clean
+.PHONY: help demo test torch test-slow sanitize lint bench docs clean
 .NOTPARALLEL:              # two pip calls in one environment would tread on each other
 
 help:                      ## show this list
@@ -26,6 +26,12 @@ demo: $(CORE)              ## the main job on a bundled trace, from start to fin
 
 test: $(DEV)               ## the default tests, on all cores (ARGS='-k name' reaches pytest)
 	$(BIN)/pytest -n auto $(ARGS)
+
+# The release whose operators the tests know. Without it the tests of PyTorch programs skip.
+TORCH  ?= torch==2.13.0
+
+torch: $(DEV)              ## add PyTorch to the environment (TORCH=... for another release)
+	@$(PY) -c 'import torch' 2>/dev/null || $(PIP) '$(TORCH)'
 
 test-slow: $(DEV)          ## the long-running tests
 	$(BIN)/pytest -m slow $(ARGS)
