@@ -43,7 +43,9 @@ class LiveRun:
         evict: `evict(storage)` gives up a storage and all its tensors, before that is counted.
         hooks: who is told about events; subscriptions that come later are not told.
         trace_name: name of the program, for the log.
-        trace_sha256, trace_ops, trace_tensors: of the program as a trace, if there is one.
+        trace_sha256: of the program as a trace, if there is one.
+        trace_ops: likewise.
+        trace_tensors: likewise.
         baseline_cost_ns: cost of executing every op once; an overhead limit counts in it.
 
     Raises:
