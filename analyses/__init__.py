@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dtrdiag.ondemand import on_demand
 
 if TYPE_CHECKING:
+    from dtrdiag.analyses.allocations import Allocations, memory_history
     from dtrdiag.analyses.budget_map import (
         BudgetMap,
         Cliff,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from dtrdiag.analyses.trajectory import Trajectory, trajectory_document
 
 __all__ = [
+    "Allocations",
     "BudgetMap",
     "Chain",
     "Chains",
@@ -82,6 +84,7 @@ __all__ = [
     "map_document",
     "map_segments",
     "measure_instability",
+    "memory_history",
     "neighbourhood",
     "pinned_frontier",
     "re_evictions_document",
@@ -103,6 +106,7 @@ __all__ = [
 __getattr__, __dir__ = on_demand(
     __name__,
     {
+        "allocations": ("Allocations", "memory_history"),
         "budget_map": (
             "BudgetMap",
             "Cliff",

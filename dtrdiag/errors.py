@@ -64,6 +64,10 @@ class TraceError(InputError):
     """A DTR log is not well formed, or says something that cannot be."""
 
 
+class SnapshotError(InputError):
+    """A memory snapshot is not well formed, or holds more than plain data."""
+
+
 class LogError(InputError):
     """An event log is not well formed."""
 

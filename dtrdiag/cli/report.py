@@ -60,8 +60,8 @@ def report(
 ) -> None:
     """Write a page with charts: one HTML file that opens anywhere.
 
-    About one run; about two, which are logs or a TRACE with two budgets or policies; about one
-    saved map or several; a sweep's folder; or what `dtrdiag reproduce -o DIR` wrote.
+    About one run; two, which are logs or a TRACE with two budgets or policies; saved maps; a
+    sweep's folder; what `dtrdiag reproduce -o DIR` wrote; a memory snapshot, also beside logs.
     """
     pictures = PictureFiles(svg, png, pdf)
     _check(output, chart, pictures)

@@ -12,29 +12,41 @@ from typing import Any
 import attrs
 import orjson
 
-from dtrdiag.analyses import Divergence, RunDiff, diff_runs
+from dtrdiag.analyses import Divergence, RunDiff, diff_runs, summarise
+from dtrdiag.cli.activity import reading
 from dtrdiag.cli.diff import pair_options
 from dtrdiag.cli.options import Rules
 from dtrdiag.cli.output import note
-from dtrdiag.cli.sources import OpenRun, RunOptions, is_event_log, load_trace, opened_run, recorded
+from dtrdiag.cli.sources import (
+    OpenRun,
+    RunOptions,
+    is_event_log,
+    is_file_of_snapshot,
+    load_trace,
+    opened_run,
+    recorded,
+)
 from dtrdiag.errors import InputError, SubscriberError, UsageError
 from dtrdiag.events.records import Candidate, Event, Evict
 from dtrdiag.experiments.map_files import holds_map, read_map
 from dtrdiag.experiments.resultsfolder import REQUEST, kept_outcomes
 from dtrdiag.files import read_bytes
 from dtrdiag.hooks import Hooks
+from dtrdiag.log import read_snapshot
 from dtrdiag.rendering.pages.parts import Page
 from dtrdiag.rendering.replays import problem_words
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace import Trace
 
 LOG, TRACE, MAP, SWEEP, LEDGER = "log", "trace", "map", "sweep", "ledger"
+SNAPSHOT = "snapshot"
 WORDS = {
     LOG: "an event log",
     TRACE: "a trace",
     MAP: "a saved map",
     SWEEP: "a sweep's folder",
     LEDGER: "the results of `dtrdiag reproduce`",
+    SNAPSHOT: "a memory snapshot",
 }
 RUN, PAIR = "run", "pair"
 RESULTS = "results.json"
@@ -49,7 +61,7 @@ class Asked:
     """What a page is to be about.
 
     Attributes:
-        kind: `run`, `pair`, `map`, `sweep` or `ledger`.
+        kind: `run`, `pair`, `map`, `sweep`, `ledger` or `snapshot`.
         page: makes it, given the text that says who made it.
     """
 
@@ -73,6 +85,8 @@ def kind_of(text: str) -> str:
         return LEDGER
     if holds_map(text):
         return MAP
+    if is_file_of_snapshot(text):
+        return SNAPSHOT
     return LOG if is_event_log(text) else TRACE
 
 
@@ -91,24 +105,51 @@ def asked_for(
     kinds = [kind_of(text) for text in texts]
     if set(kinds) <= {LOG, TRACE}:
         return _runs(texts, policies, ratios, budgets, rules)
+    if kinds.count(SNAPSHOT) == 1 and set(kinds) == {SNAPSHOT, LOG}:
+        return _snapshot(texts, kinds, policies, ratios, budgets, rules)
     if len(set(kinds)) > 1:
         listed = " and ".join(dict.fromkeys(WORDS[kind] for kind in kinds))
         raise UsageError(f"there is no page about {listed} together")
     (kind,) = set(kinds)
-    given = [
-        name
-        for name, values in (("-p", policies), ("-r", ratios), ("-b", budgets))
-        if values is not None
-    ] + rules.given()
-    if given:
-        raise UsageError(f"{given[0]} does not apply to {WORDS[kind]}", path=texts[0])
+    _check_no_options(kind, texts, policies, ratios, budgets, rules)
     if kind == MAP:
         return Asked(MAP, lambda made_by: _map_page(texts, made_by))
     if len(texts) > 1:
         counted = Counter(kinds)[kind]
         raise UsageError(f"a page is about one of these, not {counted}: {WORDS[kind]}")
+    if kind == SNAPSHOT:
+        return Asked(SNAPSHOT, lambda made_by: _snapshot_page(texts[0], (), made_by))
     page = _sweep_page if kind == SWEEP else _ledger_page
     return Asked(kind, lambda made_by: page(texts[0], made_by))
+
+
+def _check_no_options(
+    kind: str,
+    texts: Sequence[str],
+    policies: list[str] | None,
+    ratios: list[str] | None,
+    budgets: list[str] | None,
+    rules: Rules,
+) -> None:
+    options = (("-p", policies), ("-r", ratios), ("-b", budgets))
+    given = [name for name, values in options if values is not None] + rules.given()
+    if given:
+        raise UsageError(f"{given[0]} does not apply to {WORDS[kind]}", path=texts[0])
+
+
+def _snapshot(
+    texts: Sequence[str],
+    kinds: Sequence[str],
+    policies: list[str] | None,
+    ratios: list[str] | None,
+    budgets: list[str] | None,
+    rules: Rules,
+) -> Asked:
+    """A snapshot beside logs."""
+    snapshot = texts[kinds.index(SNAPSHOT)]
+    _check_no_options(SNAPSHOT, [snapshot], policies, ratios, budgets, rules)
+    logs = [text for text, kind in zip(texts, kinds, strict=True) if kind == LOG]
+    return Asked(SNAPSHOT, lambda made_by: _snapshot_page(snapshot, logs, made_by))
 
 
 def _runs(
@@ -238,6 +279,18 @@ def _sweep_page(text: str, made_by: str) -> Page:
         return sweep_page(kept_outcomes(text), made_by)
     except UsageError as error:
         raise UsageError(error.what, path=error.path or text) from None
+
+
+def _snapshot_page(text: str, logs: Sequence[str], made_by: str) -> Page:
+    from dtrdiag.rendering.pages.snapshotpage import snapshot_page
+
+    runs = []
+    for path in logs:
+        with opened_run(path, RunOptions()) as opened:
+            runs.append((path, summarise(opened.log)))
+            _note_problem(opened)
+    reading(text)
+    return snapshot_page(read_snapshot(text), made_by, runs)
 
 
 def _ledger_page(text: str, made_by: str) -> Page:

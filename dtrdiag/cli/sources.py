@@ -27,7 +27,7 @@ from dtrdiag.events.parquet import parquet_available
 from dtrdiag.experiments.map_files import holds_map
 from dtrdiag.files import ARCHIVE_SEPARATOR, read_first_line
 from dtrdiag.hooks import Hooks
-from dtrdiag.log import LogReader, is_parquet, open_log
+from dtrdiag.log import LogReader, is_parquet, is_snapshot, open_log
 from dtrdiag.simulator import (
     RunConfig,
     RunResult,
@@ -124,6 +124,7 @@ def load_trace(text: str) -> Trace:
     """
     if holds_map(text):
         raise UsageError("this is a saved map, not a trace", path=text)
+    check_no_snapshot(text)
     if is_event_log(text):
         raise UsageError(
             "an event log (of a run), not a trace; oom, chains, diff, graph and replay read it",
@@ -183,6 +184,25 @@ def check_no_map(text: str) -> None:
         raise UsageError("this is a saved map, not an event log", path=text)
 
 
+def is_file_of_snapshot(text: str) -> bool:
+    """Whether an argument names a file or member that begins like a memory snapshot."""
+    return (os.path.isfile(text) or ARCHIVE_SEPARATOR in text) and is_snapshot(text)
+
+
+def check_no_snapshot(text: str) -> None:
+    """Refuse a memory snapshot where a trace or a log is wanted.
+
+    Raises:
+        UsageError: the argument names one.
+    """
+    if is_file_of_snapshot(text):
+        raise UsageError(
+            "a memory snapshot (or another pickle), which names no operators and cannot be "
+            "simulated; dtrdiag report shows one",
+            path=text,
+        )
+
+
 @attrs.frozen
 class OpenRun:
     """A run whose log can be read.
@@ -211,6 +231,7 @@ def watched_log(path: str) -> LogReader:
     """
     if not os.path.exists(path) and path in {entry.name for entry in known_traces()}:
         raise UsageError(f"{path} is a trace; write a log of it: dtrdiag run {path} -o LOG.jsonl")
+    check_no_snapshot(path)
     reading(path)
     log = open_log(path)
     log.watch = tell

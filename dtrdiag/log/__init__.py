@@ -5,6 +5,7 @@ from dtrdiag.log.parquet import ParquetReader, is_parquet, is_parquet_log
 from dtrdiag.log.reader import LogReader
 from dtrdiag.log.replay import Replay
 from dtrdiag.log.rules import RULES, Problem, Verification
+from dtrdiag.log.snapshots import MemorySnapshot, is_snapshot, read_snapshot
 from dtrdiag.log.state import Frame, Tally
 from dtrdiag.log.verifier import verify
 
@@ -12,6 +13,7 @@ __all__ = [
     "RULES",
     "Frame",
     "LogReader",
+    "MemorySnapshot",
     "ParquetReader",
     "Problem",
     "Replay",
@@ -19,8 +21,10 @@ __all__ = [
     "Verification",
     "is_parquet",
     "is_parquet_log",
+    "is_snapshot",
     "open_log",
     "read_columns",
     "read_events",
+    "read_snapshot",
     "verify",
 ]
