@@ -9,7 +9,6 @@ autograd hands saved tensors back as new objects and since views need not be dec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -18,6 +17,7 @@ import attrs
 import torch
 
 from dtrdiag.instrumentation.pytorch.errors import UnsupportedOpError
+from dtrdiag.instrumentation.pytorch.traffic import moved_bytes
 from dtrdiag.instrumentation.pytorch.undeclared import undeclared_writes
 
 View = tuple[Any, ...]
@@ -225,8 +225,11 @@ def plan_of(
     computes = bool(fresh_bytes or writes or facts.reads_value)
     cost_ns = 0
     if computes:
-        moved_bytes = _moved_bytes(given, outputs)
-        cost_ns = costs.cost_ns(func, args, kwargs, results, moved_bytes)
+        made = [tensor for tensor, (n, _) in zip(results, outputs, strict=True) if n < 0]
+        places = zip(given.tensors, given.storages, strict=True)
+        made += [tensor for tensor, number in places if number in given.written]
+        moved = moved_bytes(given.tensors, made)
+        cost_ns = costs.cost_ns(func, args, kwargs, results, moved)
     return Plan(
         facts.name,
         given.views,
@@ -261,15 +264,3 @@ def check_plain(tensor: Any, where: str = "") -> None:
         raise UnsupportedOpError(f"{what}a tensor of layout {tensor.layout} cannot be told")
     if tensor.is_quantized or tensor.is_nested:
         raise UnsupportedOpError("quantized and nested tensors cannot be told")
-
-
-def _moved_bytes(given: Arguments, outputs: Sequence[tuple[int, View]]) -> int:
-    """Bytes read and written: distinct views of arguments, results in fresh storages, writes."""
-    read = dict.fromkeys(zip(given.storages, given.views, strict=True))
-    made = dict.fromkeys(output for output in outputs if output[0] < 0)
-    again = [place for place in read if place[0] in given.written]
-    return sum(_view_bytes(view) for _, view in (*read, *made, *again))
-
-
-def _view_bytes(view: View) -> int:
-    return math.prod(view[1]) * int(view[0].itemsize)
