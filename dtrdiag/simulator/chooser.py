@@ -10,9 +10,13 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Protocol
 
 from dtrdiag.ids import StorageId
+from dtrdiag.simulator.lazychoice import lowest
 from dtrdiag.simulator.policies import Factors, Policy
 from dtrdiag.simulator.pool import Pool, SplitMix64, StorageTable, Tracked, neighbourhoods
 from dtrdiag.simulator.scoring import Choice, Number, Pick, Walk, checked_answer, choose, quotients
+
+WALKED = ("estar", "backward")
+"""Costs that are sums over regions."""
 
 
 class Chooser(Protocol):
@@ -45,6 +49,7 @@ class PolicyChooser:
         repairs: defects of simrd that are repaired.
         tie_break: which of equals goes.
         uses: what else is tracked, besides what the policy uses.
+        lazy: no storage is ever banished, so regions may be walked when they are asked for.
     """
 
     def __init__(
@@ -57,11 +62,15 @@ class PolicyChooser:
         repairs: Set[str] = frozenset(),
         tie_break: str = "last",
         uses: Set[str] = frozenset(),
+        lazy: bool = False,
     ) -> None:
         self._policy = policy
         self._table = table
         uses = policy.uses | uses
-        self._tracked = Tracked(table, uses, repairs)
+        # Whoever reads all sums at each choice fares better with those that are kept.
+        lazy = lazy and not candidates and isinstance(policy.score, Factors)
+        self._tracked = Tracked(table, uses, repairs, lazy=lazy)
+        self._lazy = self._tracked.lazy
         self._graph = self._tracked.graph if uses else None
         self._observers = self._tracked.observers
         self._rng = SplitMix64(seed)
@@ -75,9 +84,9 @@ class PolicyChooser:
     def called(self, inputs: Sequence[int], outputs: Sequence[int], fresh: Sequence[int]) -> None:
         """Add the op's edges to the graph; start tracking its new storages."""
         if self._graph is not None:
-            self._graph.connect(inputs, outputs)
             for observer in self._observers:
                 observer.called(inputs, outputs, fresh)
+            self._graph.connect(inputs, outputs)
 
     def became_resident(self, storages: Sequence[int]) -> None:
         """Update what is tracked."""
@@ -99,6 +108,12 @@ class PolicyChooser:
     def choose(self, pool: Iterable[int], clock_ns: int) -> Choice:
         """Score the pool and take the lowest."""
         storages = list(pool)
+        score, lazy = self._policy.score, self._lazy
+        factors = score if isinstance(score, Factors) else Factors("none")
+        if factors.cost in WALKED and lazy is not None and lazy.cached is None:
+            weights = self._weights(factors, storages, clock_ns, self._table.last_access_ns)
+            both = factors.cost == "estar"
+            return lowest(lazy, storages, weights, both=both, walk=self._walk)
         answer = self._answer(storages, clock_ns)
         if isinstance(answer, Pick):
             return Choice(StorageId(storages[answer.position]), None, ())
@@ -112,7 +127,6 @@ class PolicyChooser:
         return checked_answer(storages, score(view), self._policy.name)
 
     def _scores(self, factors: Factors, storages: list[int], clock_ns: int) -> list[Number]:
-        size_bytes = self._table.size_bytes
         latest: Sequence[int] | dict[int, int] = self._table.last_access_ns
         if factors.cost == "full":
             # Here staleness counts from the latest access in the whole neighbourhood.
@@ -120,13 +134,25 @@ class PolicyChooser:
             latest = dict(zip(storages, access, strict=True))
         else:
             costs = self._costs(factors.cost, storages)
+        weights = self._weights(factors, storages, clock_ns, latest)
+        return [*costs] if weights is None else quotients(costs, weights)
+
+    def _weights(
+        self,
+        factors: Factors,
+        storages: list[int],
+        clock_ns: int,
+        latest: Sequence[int] | dict[int, int],
+    ) -> list[int] | None:
+        """[pool] what costs are divided by; None: nothing."""
+        size_bytes = self._table.size_bytes
         if factors.size and factors.staleness:
-            return quotients(costs, [size_bytes[s] * (clock_ns - latest[s]) for s in storages])
+            return [size_bytes[s] * (clock_ns - latest[s]) for s in storages]
         if factors.size:
-            return quotients(costs, [size_bytes[s] for s in storages])
+            return [size_bytes[s] for s in storages]
         if factors.staleness:
-            return quotients(costs, [clock_ns - latest[s] for s in storages])
-        return [*costs]
+            return [clock_ns - latest[s] for s in storages]
+        return None
 
     def _costs(self, cost: str, storages: list[int]) -> list[int]:
         compute_ns = self._table.compute_ns

@@ -86,13 +86,20 @@ class EquivalenceClasses:
     def sums_ns(self, storages: Iterable[int]) -> list[int]:
         """[storages] compute plus the values of the distinct classes next to each storage."""
         compute_ns, class_of, value_ns = self.graph.compute_ns, self.class_of, self.value_ns
-        root_of = self._root
+        parent, near_of, none_left = self.parent, self.near, not self._left
         sums = []
         for storage in storages:
             total = compute_ns[storage]
-            near = self._neighbours(storage)
+            near = near_of[storage] if none_left else self._neighbours(storage)
             if near:
-                for root in {root_of(class_of[neighbour]) for neighbour in near}:
+                roots = set()
+                for neighbour in near:
+                    node = class_of[neighbour]
+                    if parent[node] != node:
+                        # Kept, so that the next one to ask need not climb.
+                        node = class_of[neighbour] = self._root(node)
+                    roots.add(node)
+                for root in roots:
                     total += value_ns[root]
             sums.append(total)
         return sums

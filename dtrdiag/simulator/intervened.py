@@ -46,6 +46,7 @@ class IntervenedChooser(PolicyChooser):
             repairs=config.repairs,
             tie_break=changes.tie_break,
             uses=frozenset().union(*(policy.uses for _, policy in self._switches)),
+            lazy=config.dealloc != "banish",
         )
         self._victims = {victim.at: victim for victim in changes.victims}
         self._made = 0

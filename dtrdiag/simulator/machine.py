@@ -378,8 +378,16 @@ class Machine:
 
     def _finish(self, frame: Frame, cause: int) -> None:
         """An op was executed: give its locks back, in argument order."""
+        if self.emit:
+            for tensor in frame.inputs:
+                self._unlock(self._storage[tensor], frame.op, cause)
+            return
+        storages, locks, pool = self._storage, self._locks, self.pool
         for tensor in frame.inputs:
-            self._unlock(self._storage[tensor], frame.op, cause)
+            storage = storages[tensor]
+            locks[storage] -= 1
+            if not locks[storage]:
+                pool[storage] = None
 
     def _unreferenced(self, storage: int, cause: int) -> None:
         """The last external reference to a storage went."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dtrdiag.errors import PolicyError
 from dtrdiag.simulator.eqclasses import EquivalenceClasses
 from dtrdiag.simulator.graph import StorageGraph
+from dtrdiag.simulator.lazyregions import LazyRegions
 from dtrdiag.simulator.regions import FreshRegions, Regions
 
 Ints = npt.NDArray[np.int64]
@@ -68,24 +69,37 @@ class Tracked:
         table: per-storage facts.
         uses: out of `USES`.
         repairs: defects of simrd that are repaired.
+        lazy: walk regions when they are asked for, where that gives the same sums.
     """
 
     def __init__(
-        self, table: StorageTable, uses: Iterable[str], repairs: Set[str] = frozenset()
+        self,
+        table: StorageTable,
+        uses: Iterable[str],
+        repairs: Set[str] = frozenset(),
+        *,
+        lazy: bool = False,
     ) -> None:
         uses = frozenset(uses)
         self._graph: StorageGraph | None = None
-        self._regions: Regions | FreshRegions | None = None
+        self._regions: Regions | LazyRegions | FreshRegions | None = None
         self._classes: EquivalenceClasses | None = None
         if uses:
             self._graph = StorageGraph(len(table.size_bytes), table.residency, table.compute_ns)
             if "regions" in uses:
                 if "stale-region" in repairs:
                     self._regions = FreshRegions(self._graph)
+                elif lazy and "uncomputed-neighbour" not in repairs:
+                    self._regions = LazyRegions(self._graph)
                 else:
                     self._regions = Regions(self._graph)
             if "eqclasses" in uses:
                 self._classes = EquivalenceClasses(self._graph, repairs)
+
+        kinds = (Regions, LazyRegions, EquivalenceClasses)
+        states = (self._regions, self._classes)
+        self.observers = tuple(state for state in states if isinstance(state, kinds))
+        """Whatever must hear of calls, executions and evictions."""
 
     def grow(self, tensors: int) -> None:
         """Make place for so many more tensors."""
@@ -95,22 +109,21 @@ class Tracked:
             observer.grow(tensors)
 
     @property
-    def observers(self) -> tuple[Regions | EquivalenceClasses, ...]:
-        """Whatever must hear of calls, executions and evictions."""
-        states = (self._regions, self._classes)
-        return tuple(s for s in states if isinstance(s, (Regions, EquivalenceClasses)))
-
-    @property
     def graph(self) -> StorageGraph:
         """The dependency graph of storages."""
         return _tracked(self._graph, "neighbourhood")
 
     @property
-    def regions(self) -> Regions | FreshRegions:
+    def regions(self) -> Regions | LazyRegions | FreshRegions:
         """The cached regions, or where that is repaired, fresh ones."""
         if self._regions is None:
             raise not_registered("regions")
         return self._regions
+
+    @property
+    def lazy(self) -> LazyRegions | None:
+        """The regions, if they are walked when they are asked for."""
+        return self._regions if isinstance(self._regions, LazyRegions) else None
 
     @property
     def classes(self) -> EquivalenceClasses:

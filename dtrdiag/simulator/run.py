@@ -215,6 +215,7 @@ def policy_chooser(config: RunConfig, table: StorageTable) -> PolicyChooser:
         config.candidates,
         repairs=config.repairs,
         tie_break=config.interventions.tie_break,
+        lazy=config.dealloc != "banish",
     )
 
 
