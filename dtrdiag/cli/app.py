@@ -46,6 +46,7 @@ _UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)
 VERBS: dict[str, tuple[str, str]] = {
     "quickstart": ("quickstart", "quickstart"),
     "traces": ("traces", "app"),
+    "record": ("record", "record"),
     "run": ("run", "run"),
     "sweep": ("sweep", "sweep"),
     "map": ("map", "budget_map"),

@@ -34,6 +34,20 @@ EXAMPLES: dict[str, Examples] = {
         ("As a graph, to look at or change:", "dtrdiag traces convert chain-64 -o chain.json"),
         ("And back, as a DTR log:", "dtrdiag traces convert chain.json -o chain.log"),
     ),
+    "record": (
+        (
+            "A model at full size, without the memory for it:",
+            "dtrdiag record zoo:resnet-20 --fake",
+        ),
+        (
+            "Other sizes, on real tensors, checked:",
+            "dtrdiag record zoo:lstm --size small --set length=6 -o lstm.log --check",
+        ),
+        (
+            "A function of your own, in mine.py:",
+            "dtrdiag record mine:step --set batch=8 --fake",
+        ),
+    ),
     "run": (
         ("At 55 % of the memory that the trace needs:", "dtrdiag run recurrent-16 -r 0.55"),
         ("Another policy, at a budget in bytes:", "dtrdiag run recurrent-16 -p dtr-eq -b 40MB"),

@@ -16,6 +16,7 @@ from dtrdiag.cli.options import Force, Json, TraceArgument
 from dtrdiag.cli.output import print_json, print_sentences, print_table
 from dtrdiag.cli.sources import load_trace, peak_of
 from dtrdiag.files import ARCHIVE_SEPARATOR, open_file
+from dtrdiag.instrumentation.pytorch.logsink import recording_of
 from dtrdiag.rendering.facts import known_words, trace_table, trace_words, traces_table
 from dtrdiag.trace import Trace
 from dtrdiag.trace.catalog import fetch as fetch_archive
@@ -125,4 +126,5 @@ def trace_document(trace: Trace) -> dict[str, Any]:
         "largest_storage_bytes": int(sizes.max(initial=0)),
         "baseline_cost": trace.baseline_cost_ns,
         "peak": peak_of(trace),
+        "recording": recording_of(trace.preamble),
     }

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from rich.table import Table
 from rich.text import Text
 
+from dtrdiag.rendering.recorded import recording_rows
 from dtrdiag.units import NOT_KNOWN, both_bytes, count, duration, plain_name
 
 Document = Mapping[str, Any]
@@ -98,6 +99,7 @@ def trace_table(trace: Document) -> Table:
         "largest storage": both_bytes(trace["largest_storage_bytes"]),
         "peak (ratio 1)": NOT_KNOWN if peak is None else both_bytes(peak),
         "cost of each op once": duration(trace["baseline_cost"]),
+        **recording_rows(trace.get("recording") or {}),
         "sha256": trace["sha256"],
         "read from": plain_name(trace["path"], width=200),
     }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dtrdiag.instrumentation.pytorch.measured import Measured
     from dtrdiag.instrumentation.pytorch.recording import record
     from dtrdiag.instrumentation.pytorch.step import Step
+    from dtrdiag.instrumentation.pytorch.taking import record_step
 
 __all__ = [
     "DEVICES",
@@ -25,6 +26,7 @@ __all__ = [
     "Step",
     "detect_writes",
     "record",
+    "record_step",
     "remat",
 ]
 
@@ -38,5 +40,6 @@ __getattr__, __dir__ = on_demand(
         "measured": ("Measured",),
         "recording": ("record",),
         "step": ("Step",),
+        "taking": ("record_step",),
     },
 )

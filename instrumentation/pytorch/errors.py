@@ -13,6 +13,10 @@ class TorchMissingError(DtrdiagError):
     """PyTorch is not installed, or too old."""
 
 
+class ProgramError(DtrdiagError):
+    """The program that is recorded or run raised an error of its own."""
+
+
 class RecordingError(DtrdiagError):
     """A program cannot be recorded faithfully; nothing is written."""
 

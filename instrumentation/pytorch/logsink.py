@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from dtrdiag.instrumentation.pytorch.encoding import Place
+if TYPE_CHECKING:
+    # Loads torch, which who reads a log may not have.
+    from dtrdiag.instrumentation.pytorch.encoding import Place
 
 SCHEMA = "dtrdiag.recording/1"
 

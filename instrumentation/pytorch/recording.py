@@ -28,6 +28,7 @@ from dtrdiag.instrumentation.pytorch.describe import (
     tensors_in,
     view_of,
 )
+from dtrdiag.instrumentation.pytorch.detector import WriteDetector
 from dtrdiag.instrumentation.pytorch.encoding import Encoder, Held
 from dtrdiag.instrumentation.pytorch.errors import RecordingError, UnsupportedOpError
 from dtrdiag.instrumentation.pytorch.logfile import check_log_path, write_log
@@ -56,16 +57,19 @@ class record:  # noqa: N801 - reads as a statement: `with record(path, model) as
         name: of the trace.
         sizes: what the program was made with, for the metadata.
         force: replace a file that is there.
+        check: compare every argument of every operator before and after it, on real tensors; slow.
 
     Attributes:
-        trace: the recorded step, after the block.
         content: its log, uncompressed.
+        metadata: what the log says of how it was recorded.
+        constants: how many storages were there before.
         peak_bytes: most bytes that the program itself held at a time in tensors.
 
     Raises:
         NestedContextError: inside another recording or live run.
         OutputError: the file exists, or cannot be written.
         RecordingError: at the operator that cannot be recorded, and again at the end.
+        UndeclaredWriteError: at the end, with `check`: an operator wrote without saying so.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class record:  # noqa: N801 - reads as a statement: `with record(path, model) as
         name: str | None = None,
         sizes: Mapping[str, Any] | None = None,
         force: bool = False,
+        check: bool = False,
     ) -> None:
         self._path = None if path is None else os.fspath(path)
         self._force = force
@@ -88,17 +93,38 @@ class record:  # noqa: N801 - reads as a statement: `with record(path, model) as
         self._sizes = dict(sizes or {})
         self._mode = _Recording(model, optimizer, costs or Roofline(), writes)
         self._collector = QuietCollector(collects=True)
-        self.trace: Trace | None = None
+        self._detector = WriteDetector() if check else None
+        self._trace: Trace | None = None
         self.content = b""
+        self.metadata: dict[str, Any] = {}
 
     @property
     def peak_bytes(self) -> int:
         """Most bytes that the program itself held at a time in tensors."""
         return self._mode.peak_bytes
 
+    @property
+    def trace(self) -> Trace:
+        """The recorded step.
+
+        Raises:
+            RecordingError: the block has not ended yet, or not well.
+        """
+        if self._trace is None:
+            raise RecordingError("nothing is recorded yet: the block has not ended, or not well")
+        return self._trace
+
+    @property
+    def constants(self) -> int:
+        """How many storages were there before the block."""
+        return self._mode.constants
+
     def __enter__(self) -> record:
         self._mode.begin()
         self._collector.begin()
+        if self._detector is not None:
+            # Below the recording, which then sees nothing of what it does.
+            self._detector.__enter__()
         self._mode.__enter__()
         return self
 
@@ -109,13 +135,17 @@ class record:  # noqa: N801 - reads as a statement: `with record(path, model) as
         traceback: TracebackType | None,
     ) -> None:
         self._mode.__exit__(kind, error, traceback)
+        if self._detector is not None:
+            self._detector.__exit__(kind, error, traceback)
         self._collector.end()
         if kind is not None:
             self._mode.abandon()
             return
-        self.content = self._mode.finish(self._name, self._sizes)
+        self.content, self.metadata = self._mode.finish(self._name, self._sizes)
+        if self._detector is not None:
+            self._detector.check()
         path = self._path or f"<recording of {self._name}>"
-        self.trace = parse_dtr_log(self.content, name=self._name, path=path)
+        self._trace = parse_dtr_log(self.content, name=self._name, path=path)
         if self._path is not None:
             write_log(self._path, self.content, force=self._force)
 
@@ -137,6 +167,7 @@ class _Recording(OwnMode):
         self._failure: DtrdiagError | None = None
         self._over = False
         self._alive_bytes = self.peak_bytes = 0
+        self.constants = 0
 
     def begin(self) -> None:
         """Register what is there before the step."""
@@ -163,8 +194,8 @@ class _Recording(OwnMode):
             raise
         return result
 
-    def finish(self, name: str, sizes: Mapping[str, Any]) -> bytes:
-        """The log of what was recorded.
+    def finish(self, name: str, sizes: Mapping[str, Any]) -> tuple[bytes, dict[str, Any]]:
+        """The log of what was recorded, and its metadata.
 
         Raises:
             RecordingError: something could not be recorded, and the program went on all the same.
@@ -176,7 +207,8 @@ class _Recording(OwnMode):
         self.abandon()
         if not self._sink.ops:
             raise RecordingError("nothing was recorded: no operator was dispatched in the block")
-        return self._sink.content(self._metadata(name, sizes))
+        metadata = self._metadata(name, sizes)
+        return self._sink.content(metadata), metadata
 
     def abandon(self) -> None:
         """Watch nothing any more."""
@@ -227,6 +259,7 @@ class _Recording(OwnMode):
     def _constant(self, tensor: Any, label: str) -> Held:
         nbytes = tensor.untyped_storage().nbytes()
         held = self._encoder.constant(nbytes, view_of(tensor), label)
+        self.constants += 1
         self._watch(tensor, held)
         return held
 

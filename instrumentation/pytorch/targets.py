@@ -1,0 +1,204 @@
+"""What is to be recorded or run, by a name on the command line, as a step to take?
+
+A target is `zoo:NAME`, a model of the zoo, or `MODULE:FUNCTION`, a function of a module that is
+imported as Python run in the current folder would import it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from dtrdiag.errors import DtrdiagError, UsageError
+from dtrdiag.instrumentation.pytorch.errors import ProgramError, RecordingError
+from dtrdiag.instrumentation.pytorch.step import Step
+from dtrdiag.suggestions import no_such, quoted
+
+ZOO = "zoo"
+_NOT_SET = ("name", "size", "optimizer")
+"""Arguments of `make` for which there are options."""
+
+
+@attrs.frozen
+class Target:
+    """A target as it was named.
+
+    Attributes:
+        text: as given, for messages.
+        module: `zoo`, or the module to import.
+        function: the model of the zoo, or the function.
+    """
+
+    text: str
+    module: str
+    function: str
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Take a name apart.
+
+        Raises:
+            UsageError: it is no such name.
+        """
+        module, _, function = text.partition(":")
+        dotted = all(part.isidentifier() for part in (*module.split("."), *function.split(".")))
+        if module != ZOO and module.endswith(".py"):
+            name = module.removesuffix(".py").replace(os.sep, ".")
+            raise UsageError(f"a module is named as in an import: {name}:{function or 'FUNCTION'}")
+        if not function or (module != ZOO and not dotted):
+            raise UsageError(
+                f"{quoted(text)} names nothing to record: zoo:MODEL, or MODULE:FUNCTION"
+            )
+        return cls(text, module, function)
+
+    @property
+    def is_zoo(self) -> bool:
+        """Whether it is a model of the zoo."""
+        return self.module == ZOO
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Refuse a model that there is not, before anything is made.
+
+        Raises:
+            UsageError: no such model, or a setting that is an option of its own.
+        """
+        if not self.is_zoo:
+            return
+        from dtrdiag.instrumentation.zoo import MODELS
+
+        if self.function not in MODELS:
+            raise UsageError(no_such("model of the zoo", self.function, MODELS))
+        for key in settings:
+            if key in _NOT_SET:
+                raise UsageError(f"--set {key} is not a size of the model")
+
+    def build(self, settings: Mapping[str, Any], size: str, optimizer: str | None) -> Step:
+        """The step, made now.
+
+        A function that returns something else than a `Step` is itself the step: it was taken once
+        then. A function that it returns is the step, too.
+
+        Args:
+            settings: arguments by name.
+            size: of a model of the zoo, `full` or `small`.
+            optimizer: to be made over the model's parameters; None: the step's own, if any.
+
+        Raises:
+            ProgramError: what was imported or called raised an error.
+            UsageError: there is no such module, function or size.
+        """
+        if self.is_zoo:
+            from dtrdiag.instrumentation.zoo import make
+
+            with blamed(self.text):
+                return make(self.function, size, optimizer=optimizer, **settings)
+        function = self._imported()
+        with blamed(self.text):
+            made = function(**settings)
+        return self._with_optimizer(self._as_step(made, function, settings), optimizer)
+
+    def _imported(self) -> Callable[..., Any]:
+        with _current_folder(), blamed(self.text):
+            try:
+                found = importlib.import_module(self.module)
+            except ModuleNotFoundError as error:
+                if error.name is None or not f"{self.module}.".startswith(f"{error.name}."):
+                    raise
+                raise UsageError(f"no module {error.name} in the current folder") from None
+        for name in self.function.split("."):
+            if not hasattr(found, name):
+                raise UsageError(no_such(f"function of {self.module}", name, _public(found)))
+            found = getattr(found, name)
+        if not callable(found):
+            raise UsageError(f"{self.text} is no function")
+        return found
+
+    def _as_step(self, made: Any, function: Any, settings: Mapping[str, Any]) -> Step:
+        if isinstance(made, Step):
+            return made
+        given = inspect.isroutine(made) or isinstance(made, functools.partial)
+        run = made if given else lambda: function(**settings)
+        return Step(self.function, None, run, sizes=dict(settings))
+
+    def _with_optimizer(self, step: Step, optimizer: str | None) -> Step:
+        if optimizer is None:
+            return step
+        from dtrdiag.instrumentation.zoo.optimizers import optimizer_over
+
+        if step.optimizer is not None:
+            raise UsageError(f"--optimizer {optimizer}: {self.text} brings one of its own")
+        if step.model is None:
+            raise UsageError(f"--optimizer {optimizer}: {self.text} gives no Step with a model")
+        return attrs.evolve(step, optimizer=optimizer_over(step.model, optimizer))
+
+
+@contextlib.contextmanager
+def _current_folder() -> Iterator[None]:
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
+
+
+@contextlib.contextmanager
+def blamed(text: str) -> Iterator[None]:
+    """Whatever the program raises is an error of ours, which names where the program raised it.
+
+    What it prints goes to standard error: standard output has the answer.
+
+    Raises:
+        ProgramError: the program raised an error, or ended itself.
+    """
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except (Exception, SystemExit) as error:
+        ours = _own(error)
+        if ours is error:
+            raise
+        if ours is not None:
+            raise ours from error
+        said = " ".join(str(error).split())
+        what = f"{text} raised {type(error).__name__}" + (f": {said}" if said else "")
+        path, line = _place(error)
+        raise ProgramError(what, path=path, line=line) from error
+
+
+def _public(module: Any) -> list[str]:
+    return [name for name, value in vars(module).items() if name[0] != "_" and callable(value)]
+
+
+def _own(error: BaseException) -> DtrdiagError | None:
+    """An error of ours, also where a program raised one of its own because of it."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, DtrdiagError):
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(cause, RecordingError) and cause.path is None:
+        cause.path, cause.line = _place(error)
+    return cause
+
+
+def _place(error: BaseException) -> tuple[str | None, int | None]:
+    """The innermost line that is not of an installed package."""
+    if isinstance(error, SyntaxError):
+        return error.filename, error.lineno
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if os.path.isfile(frame.filename) and not (
+            "site-packages" in frame.filename
+            or frame.filename.startswith((ours, os.path.dirname(os.__file__)))
+        ):
+            return frame.filename, frame.lineno
+    return None, None
