@@ -222,13 +222,9 @@ def plan_of(
             fresh_bytes.append(tensor.untyped_storage().nbytes())
         outputs.append((numbers[key], view_of(tensor)))
     writes = tuple((n, given.distinct[n].untyped_storage().nbytes()) for n in given.written)
-    computes = bool(fresh_bytes or writes or facts.reads_value)
     cost_ns = 0
-    if computes:
-        made = [tensor for tensor, (n, _) in zip(results, outputs, strict=True) if n < 0]
-        places = zip(given.tensors, given.storages, strict=True)
-        made += [tensor for tensor, number in places if number in given.written]
-        moved = moved_bytes(given.tensors, made)
+    if fresh_bytes or writes or facts.reads_value:
+        moved = _moved_bytes(given, results, outputs)
         cost_ns = costs.cost_ns(func, args, kwargs, results, moved)
     return Plan(
         facts.name,
@@ -241,6 +237,16 @@ def plan_of(
         facts.reads_value,
         cost_ns,
     )
+
+
+def _moved_bytes(
+    given: Arguments, results: Sequence[Any], outputs: Sequence[tuple[int, View]]
+) -> int:
+    """Of all arguments, of results in fresh storages, and of what is written."""
+    made = [tensor for tensor, (number, _) in zip(results, outputs, strict=True) if number < 0]
+    places = zip(given.tensors, given.storages, strict=True)
+    made += [tensor for tensor, number in places if number in given.written]
+    return moved_bytes(given.tensors, made)
 
 
 def tensors_in(value: Any, where: str = "") -> Iterator[Any]:
