@@ -52,6 +52,7 @@ class ExecutionTrace:
         constants_gone: those of them that were gone before the end.
         constant_writes: writes to constants, which are modelled as no new version.
         random: operators with a random result.
+        unfinished: calls that an exception ended, as checkpoints do.
     """
 
     trace: Trace
@@ -64,6 +65,7 @@ class ExecutionTrace:
     constants_gone: int
     constant_writes: int
     random: int
+    unfinished: int
 
     def notes(self) -> list[str]:
         """What a reader of any result should know, in sentences."""
@@ -76,6 +78,8 @@ class ExecutionTrace:
             found.append(f"{count(self.constant_writes, 'write')} to constants made no new version")
         if self.random:
             found.append(f"{count(self.random, 'operator')} drew random numbers")
+        if self.unfinished:
+            found.append(f"{count(self.unfinished, 'call')} did not finish")
         if self.costs in STAND_INS:
             found.append("costs are a stand-in by bytes, and no durations")
         return found
@@ -134,7 +138,8 @@ def parse_execution_trace(
         )
     if costs is not None and costs not in STAND_INS:
         raise document.error(f"no stand-in {shown(costs)}; there is {', '.join(STAND_INS)}")
-    found, constants = tell_apart(operators(read_nodes(document), path))
+    roots, unfinished = read_nodes(document)
+    found, constants = tell_apart(operators(roots, path))
     if not found:
         raise document.error("no operator in it: it was stopped before anything ran")
     if durations is not None:
@@ -144,7 +149,7 @@ def parse_execution_trace(
     encoder = Encoder(found, constants, by_node)
     builder = TraceBuilder(name, path)
     encoder.encode(builder)
-    facts = _facts(encoder, found, constants)
+    facts = _facts(encoder, found, constants) | {"unfinished": unfinished}
     source = durations or costs or ""
     trace = builder.build(hashlib.sha256(content).hexdigest(), _preamble(schema, source, facts))
     return ExecutionTrace(trace, source, **facts)

@@ -6,11 +6,13 @@ whole where those within it do not explain what it does, else they are taken in 
 
 - they read nothing but its arguments and what they have made themselves, make every storage that it
   hands back, write all that it declares to write, and read all that it is given;
-- none of them is the mere allocation (`empty`) of a result: then the call itself fills it.
+- none of them is the mere allocation (`empty`) of a result, which the call itself then fills, or
+  fills one with a number (`zeros`) for others to write to.
 
 A view is taken whole: what it calls are views as well. What is used after a call, but was made
 within it and not handed back, such as the mask of a dropout, must be seen to be made: the call is
-taken apart for it, or the trace is refused.
+taken apart for it, or the trace is refused. A copy that autograd keeps of what an operator
+overwrites is an operator by itself, and comes first.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ ACCUMULATE = "torch::autograd::AccumulateGrad"
 """Within it a gradient gets to where the optimizer finds it."""
 _COLLECTIVE = "record_param_comms"
 _ALLOCATIONS = ("aten::empty", "aten::new_empty")
+_FILLS = ("aten::full", "aten::new_full", "aten::new_zeros", "aten::ones", "aten::zeros")
 
 
 def operators(roots: list[Node], path: str) -> Iterator[tuple[Node, bool]]:
@@ -44,13 +47,15 @@ def operators(roots: list[Node], path: str) -> Iterator[tuple[Node, bool]]:
         if node.name == _COLLECTIVE:
             raise levels.error(node, "a collective, which one process cannot compute again")
         if node.is_op and levels.is_whole(node):
-            taken.append((node, keeps))
+            taken += [(node.id, 0, child, keeps) for child in node.beside]
+            taken.append((node.id, 1, node, keeps))
             continue
         if node.outputs and not node.is_op and not node.children:
             raise levels.error(node, "makes tensors, and has no schema that says how")
         keeps = keeps or node.name == ACCUMULATE
         stack.extend((child, keeps) for child in reversed(node.children))
-    yield from sorted(taken, key=lambda pair: pair[0].id)
+    taken.sort(key=lambda each: (each[0], each[1], each[2].id))
+    yield from ((node, keeps) for _, _, node, keeps in taken)
 
 
 def _id_of(place: tuple[int, bool, TensorRef]) -> int:
@@ -83,13 +88,29 @@ class _Levels:
         escaped = self._escaped(node, within)
         if not _is_explained(node, within):
             if escaped:
-                raise self.error(
-                    node,
-                    f"makes what is used later (storage {min(escaped)}) and does not hand it back, "
-                    "and the calls within it do not tell how",
-                )
+                node.beside = self._beside(node, within, escaped)
             return True
         return not escaped and _allocates(node, within)
+
+    def _beside(self, node: Node, within: list[Node], escaped: set[int]) -> list[Node]:
+        """The calls within one that overwrites its arguments which keep what is used later."""
+        found = []
+        for storage in sorted(escaped):
+            about = [each for each in within if storage in each.fresh | each.reads]
+            maker = about[0] if about else node
+            if (
+                not node.written
+                or len(about) != 1
+                or maker.name.startswith(_ALLOCATIONS)
+                or not maker.reads <= node.reads
+            ):
+                raise self.error(
+                    node,
+                    f"makes what is used later (storage {storage}) and does not hand it back, "
+                    "and the calls within it do not tell how",
+                )
+            found.append(maker)
+        return list({each.id: each for each in found}.values())
 
     def _escaped(self, node: Node, within: Iterable[Node]) -> set[int]:
         """Storages that were made within a call, not handed back by it, and are used after it."""
@@ -150,9 +171,15 @@ def _is_explained(node: Node, within: Iterable[Node]) -> bool:
 
 
 def _allocates(node: Node, within: Iterable[Node]) -> bool:
-    """Whether a call within one merely allocates a result, which the call itself then fills."""
+    """Whether a call within one merely prepares a result, which is then filled in place."""
     sizes = {ref.storage: ref.reach_bytes for ref in node.outputs}
-    return any(
-        child.name.startswith(_ALLOCATIONS) and any(sizes.get(made, 0) for made in child.fresh)
-        for child in within
-    )
+    prepared: set[int] = set()
+    for child in within:
+        results = {made for made in child.fresh if sizes.get(made, 0)}
+        if child.name.startswith(_ALLOCATIONS) and results:
+            return True
+        if child.written & prepared:
+            return True
+        if child.name.startswith(_FILLS):
+            prepared |= results
+    return False

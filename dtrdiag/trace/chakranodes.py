@@ -57,6 +57,7 @@ class Node:
         written: storages that it writes, by its schema.
         made_by_out: those of them that are the destination of the result (`out=`).
         children: in order.
+        beside: those of them that are operators of their own beside this one.
         last: the highest id of a call within it.
     """
 
@@ -70,6 +71,7 @@ class Node:
     written: frozenset[int]
     made_by_out: frozenset[int]
     children: list[Node] = attrs.field(factory=list, repr=False)
+    beside: list[Node] = attrs.field(factory=list, repr=False)
     last: int = 0
 
     @property
@@ -83,8 +85,11 @@ class Node:
         return frozenset(ref.storage for ref in self.outputs) - self.reads
 
 
-def read_nodes(document: Place) -> list[Node]:
+def read_nodes(document: Place) -> tuple[list[Node], int]:
     """The outermost calls, each with what happened within it, in the order in which they began.
+
+    And how many calls did not finish: an exception that ends a call, as checkpoints raise one,
+    keeps PyTorch from writing it. What happened within such a call counts as outermost.
 
     Raises:
         TraceError: a node is not as PyTorch writes it, or says too little.
@@ -100,15 +105,15 @@ def read_nodes(document: Place) -> list[Node]:
         nodes[node.id] = node
     ordered = sorted(nodes.values(), key=lambda node: node.id)
     roots = []
+    unfinished = set()
     for node in ordered:
         node.last = node.id
+        if node.parent not in nodes:
+            unfinished.add(node.parent)
+            node.parent = node.id
         if node.parent == node.id:
             roots.append(node)
             continue
-        if node.parent not in nodes:
-            raise Place({}, document.path, f"node {node.id} ({shown(node.name)})").error(
-                f"happened within node {node.parent}, which is not there"
-            )
         if node.parent > node.id:
             raise Place({}, document.path, f"node {node.id} ({shown(node.name)})").error(
                 f"began before node {node.parent}, within which it happened"
@@ -118,7 +123,7 @@ def read_nodes(document: Place) -> list[Node]:
         if node.parent != node.id:
             nodes[node.parent].last = max(nodes[node.parent].last, node.last)
     _drop_numbers(ordered)
-    return roots
+    return roots, len(unfinished)
 
 
 def _drop_numbers(ordered: list[Node]) -> None:

@@ -49,14 +49,15 @@ class Durations:
             if found is None:
                 missing.append(node)
                 continue
-            name, duration_ns = found
+            name = found[0]
             if name != node.name:
                 raise TraceError(
                     f"call {node.rf_id} is {shown(name)} here, and {shown(node.name)} in the "
                     "execution trace: they are not of one run",
                     path=self.path,
                 )
-            costs[node.id] = self._device_ns(node) if self.device_ns else duration_ns
+            inner = sum(self._duration_ns(child) for child in node.beside)
+            costs[node.id] = max(self._duration_ns(node) - inner, 0)
         if missing:
             first = missing[0]
             raise TraceError(
@@ -66,7 +67,9 @@ class Durations:
             )
         return costs
 
-    def _device_ns(self, node: Node) -> int:
+    def _duration_ns(self, node: Node) -> int:
+        if not self.device_ns:
+            return self.calls.get(node.rf_id or 0, ("", 0))[1]
         ids = (each.rf_id for each in walk([node]) if each.rf_id is not None)
         return sum(self.device_ns.get(number, 0) for number in ids)
 

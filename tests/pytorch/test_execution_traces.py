@@ -8,6 +8,7 @@ from torch import nn
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
 
 from dtrdiag.simulator import baseline_peak_bytes
 from dtrdiag.trace.catalog import resolve_with_notes
@@ -97,6 +98,34 @@ def encoder():
     return model, torch.randint(0, 50, (4, 12)), classes
 
 
+class Checkpointed(nn.Module):  # type: ignore[misc]
+    """Its hidden layer is computed again in the backward pass, up to where it suffices."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.hidden, self.last = nn.Linear(8, 16), nn.Linear(16, 16), nn.Linear(16, 4)
+
+    def forward(self, inputs):
+        def hidden(values):
+            return torch.relu(self.hidden(values))
+
+        values = nn.functional.silu(self.first(inputs), inplace=True)
+        return self.last(checkpoint(hidden, values, use_reentrant=False))
+
+
+def checkpointed():
+    return Checkpointed(), torch.randn(16, 8), torch.randint(0, 4, (16,))
+
+
+def gated():
+    class Last(nn.Module):
+        def forward(self, result):
+            return result[0][:, -1]
+
+    layers = nn.GRU(4, 8, batch_first=True), Last(), nn.Linear(8, 4)
+    return nn.Sequential(*layers), torch.randn(16, 3, 4), torch.randint(0, 4, (16,))
+
+
 class Step:
     """Forward and backward of a model, as often as wanted."""
 
@@ -129,7 +158,7 @@ class Step:
         return folder / "step.json"
 
 
-MAKERS = [mlp, convolutions, encoder]
+MAKERS = [mlp, convolutions, encoder, checkpointed, gated]
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
