@@ -81,20 +81,24 @@ class _Machine:
             self.table[code] = action
 
     def run(self) -> Any:
-        content, table, count = self.content, self.table, 0
+        content, table, memo, count = self.content, self.table, self.memo, 0
         while True:
             self.started = self.at
             code = content[self.at]
             self.at += 1
+            count += 1
+            if not count & _CHECK_EVERY and len(self.stack) > MAX_VALUES:
+                raise _RefusedError(f"more than {MAX_VALUES:,} values on the stack")
+            if code == 0x68:  # every second instruction of a snapshot: a key met before
+                self.stack.append(memo[content[self.at]])
+                self.at += 1
+                continue
             if code == 0x2E:
                 return self._stop()
             action = table[code]
             if action is None:
                 raise _RefusedError(self._wanted(code))
             action()
-            count += 1
-            if not count & _CHECK_EVERY and len(self.stack) > MAX_VALUES:
-                raise _RefusedError(f"more than {MAX_VALUES:,} values on the stack")
 
     def _stop(self) -> Any:
         if self.at != len(self.content):
@@ -151,7 +155,7 @@ class _Machine:
             0x94: lambda: self._remember(len(self.memo)),
             0x71: lambda: self._remember(self._take(1)[0]),
             0x72: lambda: self._remember(self._unpacked("<I", 4)),
-            0x68: lambda: push(self.memo[self._take(1)[0]]),
+            0x68: lambda: push(self.memo[self._take(1)[0]]),  # `run` does it itself
             0x6A: lambda: push(self.memo[self._unpacked("<I", 4)]),
         }
 

@@ -78,9 +78,7 @@ def _most_ns(best: Number, weight: int | None) -> int:
     return int(best * weight * _SAFELY) + 1
 
 
-def _cost_ns(
-    regions: LazyRegions, storage: int, most_ns: int, both: bool, forward_ns: int
-) -> int:
+def _cost_ns(regions: LazyRegions, storage: int, most_ns: int, both: bool, forward_ns: int) -> int:
     """Compute and regions of a storage, or less, but above `most_ns`."""
     cost_ns = regions.graph.compute_ns[storage]
     least_ns = max(0, forward_ns)
