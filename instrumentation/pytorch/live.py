@@ -19,13 +19,13 @@ from dtrdiag.instrumentation.parquet import ParquetWriter
 from dtrdiag.instrumentation.pytorch.contexts import QuietCollector
 from dtrdiag.instrumentation.pytorch.costs import CostModel
 from dtrdiag.instrumentation.pytorch.describe import storage_id
-from dtrdiag.instrumentation.pytorch.errors import BudgetError
+from dtrdiag.instrumentation.pytorch.errors import BudgetError, LiveRunError
 from dtrdiag.instrumentation.pytorch.livemode import LiveMode
+from dtrdiag.instrumentation.pytorch.modelstate import ModelState
 from dtrdiag.instrumentation.pytorch.propagation import default_costs
 from dtrdiag.instrumentation.pytorch.registering import named_tensors
 from dtrdiag.instrumentation.pytorch.stops import stop_error
 from dtrdiag.instrumentation.pytorch.world import Times, World, write_back
-from dtrdiag.instrumentation.pytorch.wrapper import RematTensor
 from dtrdiag.instrumentation.writing import log_writer
 from dtrdiag.simulator import LiveRun, RunConfig, RunResult, RunStoppedError
 from dtrdiag.trace.model import Trace
@@ -91,7 +91,7 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         self._collector = QuietCollector(collects=False)
         self._world = World()
         self._mode = LiveMode(self._world, costs or default_costs())
-        self._gradients: dict[int, Any] = {}
+        self._state: ModelState | None = None
         self.result: RunResult | None = None
 
     @property
@@ -110,8 +110,8 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         if self._log is not None:
             self._writer = log_writer(self._log, force=self._force)
             self._undo = self._hooks.subscribe(self._writer)
-        self._world.run = self._run()
         try:
+            self._world.run = self._run()
             self._mode.register(self._model, self._optimizer)
         except RunStoppedError as error:
             self._abandon()
@@ -121,7 +121,7 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
             self._abandon()
             self._close_log()
             raise
-        self._gradients = {key: leaf.grad for key, leaf in self._mode.leaves.items()}
+        self._state = ModelState(self._model, self._optimizer)
         self._collector.begin()
         self._mode.__enter__()
         return self
@@ -133,15 +133,18 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         traceback: TracebackType | None,
     ) -> None:
         self._mode.__exit__(kind, error, traceback)
+        # Kept in the mode it would keep frames alive, and they the mode.
+        failure, self._mode.failure = self._mode.failure, None
         try:
-            if self._mode.failure is not None:
+            if failure is not None:
                 # Also where the block has caught it: there are no values to go on with.
-                if error is not self._mode.failure:
-                    raise self._mode.failure
+                if error is not failure:
+                    raise failure
             elif kind is None:
                 with torch._C._AutoDispatchBelowAutograd():
                     self._finish()
         finally:
+            del failure
             if self.result is None:
                 self._abandon()
             self._collector.end()
@@ -182,6 +185,8 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
 
     def _finish(self) -> None:
         """The outputs of the step get their values, and the program gets them."""
+        if self._state is not None and self._state.restore_data():
+            raise LiveRunError("`.data` of a parameter was assigned a tensor of the live run")
         outputs = self._mode.views_dropped()
         world = self._world
         try:
@@ -196,17 +201,16 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
             if owner is not None:
                 owner.settled = world.values[held.root]
         self._mode.close("the live run that made it is over")
-        for leaf in self._mode.leaves.values():
-            if type(leaf.grad) is RematTensor:
-                leaf.grad = leaf.grad.plain()
+        if self._state is not None:
+            self._state.settle(self._mode.leaves.values())
         world.close()
 
     def _abandon(self) -> None:
-        """The run has failed: gradients are those from before, and nothing is kept."""
+        """The run has failed: the model is as before, and nothing is kept."""
         self._mode.close("the live run that made it stopped without a value of it")
-        for key, leaf in self._mode.leaves.items():
-            if type(leaf.grad) is RematTensor:
-                leaf.grad = self._gradients.get(key)
+        if self._state is not None:
+            self._state.restore(self._mode.leaves.values())
+        self._world.restore_random_state()
         self._world.close()
 
     def _close_log(self) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
+from dtrdiag.errors import DtrdiagError
 from dtrdiag.instrumentation.pytorch.contexts import OwnMode
 from dtrdiag.instrumentation.pytorch.costs import CostModel
 from dtrdiag.instrumentation.pytorch.describe import (
+    OpFacts,
     View,
     check_plain,
     facts_of,
@@ -28,9 +30,13 @@ from dtrdiag.instrumentation.pytorch.propagation import (
 )
 from dtrdiag.instrumentation.pytorch.registering import named_tensors
 from dtrdiag.instrumentation.pytorch.stops import stop_error
-from dtrdiag.instrumentation.pytorch.world import Work, World
-from dtrdiag.instrumentation.pytorch.wrapper import Owner, RematTensor
+from dtrdiag.instrumentation.pytorch.world import Work, World, default_generator
+from dtrdiag.instrumentation.pytorch.wrapper import Owner, RematTensor, check_memory, plainly
 from dtrdiag.simulator import RunStoppedError
+
+
+class _Unplanned(Exception):  # noqa: N818 - a way out, not an error
+    """PyTorch refuses the arguments of a call."""
 
 
 class LiveMode(OwnMode):
@@ -43,7 +49,7 @@ class LiveMode(OwnMode):
     Attributes:
         constants: plain tensors of the program by storage, with what is known of each.
         alive: owners of storages that the program still refers to, in order of their making.
-        leaves: plain tensors that want gradients.
+        leaves: plain tensors that want gradients, with those from before.
     """
 
     def __init__(self, world: World, costs: CostModel) -> None:
@@ -55,19 +61,20 @@ class LiveMode(OwnMode):
         self._inputs = 0
         self.over: str | None = None
         """Why no operator is taken any more."""
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         """What stopped the run."""
         self.constants: dict[int, tuple[Owner, Any]] = {}
         self.alive: dict[int, tuple[Held, weakref.ref[Owner]]] = {}
-        self.leaves: dict[int, Any] = {}
+        self.leaves: dict[int, tuple[Any, Any]] = {}
 
     def register(self, model: Any, optimizer: Any) -> None:
         """Make constants of what there is before the step, in the recorder's order."""
         for name, tensor in named_tensors(model, optimizer):
-            if storage_id(tensor) not in self.constants:
-                self._constant(tensor, name)
+            plain = plainly(tensor)
+            if storage_id(plain) not in self.constants:
+                self._constant(plain, name)
         if model is not None:
-            self.leaves.update((id(p), p) for p in model.parameters() if p.requires_grad)
+            self.leaves.update((id(p), (p, p.grad)) for p in model.parameters() if p.requires_grad)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -75,32 +82,50 @@ class LiveMode(OwnMode):
         if self.over is not None:
             raise LiveRunError(f"the live run is over: {self.over}")
         try:
-            return self._dispatched(func, args, kwargs)
+            facts = facts_of(func)
+            if facts.skipped:
+                return func(*args, **(kwargs or {}))
+            call, live, work = self._planned(func, facts, args, kwargs or {})
+            return self._executed(call, live, work)
+        except _Unplanned as error:
+            # As in plain PyTorch, a call that is wrong does nothing, and the program may go on.
+            raise error.__cause__ or error from None
         except RunStoppedError as error:
             self.failure = stop_error(self._world.run, error)
-        except Exception as error:
+        except BaseException as error:
             self.failure = error
-        self.over = f"it stopped: {self.failure}"
+        self.over = f"it stopped: {self.failure!r}"
         raise self.failure
 
-    def _dispatched(self, func: Any, args: Sequence[Any], kwargs: Any) -> Any:
-        facts = facts_of(func)
-        if facts.skipped:
-            return func(*args, **(kwargs or {}))
+    def _planned(
+        self, func: Any, facts: OpFacts, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[_Call, LivePlan, Work | None]:
+        """What a call will do; the core knows nothing of it yet."""
         call = _Call(self)
-        named = dict(kwargs) if kwargs else {}
-        slots, slotted = call.taken(facts.arguments, args, named)
-        live = self._propagation.plan(func, slots, slotted, call.seen)
-        owners = call.owners
-        work = None
-        if not live.plan.is_view:
-            generator = slotted.get("generator")
-            written = [owners[number].held.root_view for number, _ in live.plan.writes]
-            work = Work(func, slots, slotted, live.plan, generator, version_views=written)
-        fresh = self._encoder.apply(live.plan, [owner.held for owner in owners], work)
+        slots, slotted = call.taken(facts.arguments, args, kwargs)
+        try:
+            live = self._propagation.plan(func, slots, slotted, call.seen)
+        except DtrdiagError:
+            raise
+        except Exception as error:
+            raise _Unplanned from error
+        plan = live.plan
+        if plan.is_view:
+            return call, live, None
+        written = [call.owners[number].held.root_view for number, _ in plan.writes]
+        work = Work(func, slots, slotted, plan, version_views=written)
+        if plan.random:
+            made = live.devices or [call.owners[number].device for number, _ in plan.writes]
+            work.generator = slotted.get("generator") or default_generator(made[0])
+        return call, live, work
+
+    def _executed(self, call: _Call, live: LivePlan, work: Work | None) -> Any:
+        helds = [owner.held for owner in call.owners]
+        fresh = self._encoder.apply(live.plan, helds, work)
         if live.plan.reads_value:
             return self._world.value
-        return self._results(live, owners, fresh, call.tensors)
+        made = [self._owner(held, device) for held, device in zip(fresh, live.devices, strict=True)]
+        return _filled(live.result, live.plan.outputs, call.owners, made, call.tensors)
 
     def views_dropped(self) -> list[Held]:
         """Reduce what the program refers to, to the roots; these are the outputs, in order."""
@@ -121,12 +146,6 @@ class LiveMode(OwnMode):
             if kept is not None:
                 kept.close(why)
 
-    def _results(
-        self, live: LivePlan, owners: list[Owner], fresh: list[Held], tensors: list[Any]
-    ) -> Any:
-        made = [self._owner(held, device) for held, device in zip(fresh, live.devices, strict=True)]
-        return _filled(live.result, live.plan.outputs, owners, made, tensors)
-
     def _owner(self, held: Held, device: Any) -> Owner:
         owner = Owner(held, device, self, self._dropped)
         self.alive[id(held)] = held, weakref.ref(owner)
@@ -143,6 +162,7 @@ class LiveMode(OwnMode):
         if known is not None:
             return known[0]
         check_plain(tensor)
+        check_memory(tensor)
         label = f"input{self._inputs}"
         self._inputs += 1
         return self._constant(tensor, label)
@@ -214,7 +234,7 @@ class _Call:
         else:
             owner, view = self._mode.owner_of(tensor), view_of(tensor)
             if tensor.requires_grad and tensor.is_leaf:
-                self._mode.leaves.setdefault(id(tensor), tensor)
+                self._mode.leaves.setdefault(id(tensor), (tensor, tensor.grad))
         number = self._numbers.get(id(owner))
         if number is None:
             number = self._numbers[id(owner)] = len(self.owners)

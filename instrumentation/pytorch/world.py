@@ -16,7 +16,7 @@ import torch
 
 from dtrdiag.instrumentation.pytorch.describe import Plan, View, tensors_in, view_of
 from dtrdiag.instrumentation.pytorch.encoding import Place
-from dtrdiag.instrumentation.pytorch.errors import SizeMismatchError
+from dtrdiag.instrumentation.pytorch.errors import SizeMismatchError, UnsupportedOpError
 from dtrdiag.instrumentation.pytorch.propagation import filled
 from dtrdiag.instrumentation.pytorch.wrapper import Values, looking_at, tensor_in
 from dtrdiag.simulator import LiveRun
@@ -32,7 +32,7 @@ class Work:
     kwargs: dict[str, Any]
     plan: Plan
     generator: Any = None
-    """The generator that it was given, if any."""
+    """The generator that it draws from, if it draws."""
     executed: bool = False
     state: Any = None
     """What its generator was at the first execution, if it draws."""
@@ -73,6 +73,8 @@ class World:
         self._work: dict[int, Work] = {}
         self._ops = 0
         self._given: Any = None
+        self._drawn: dict[int, tuple[Any, Any]] = {}
+        """Generators that were drawn from, with their states before."""
 
     # --- what the encoder says ------------------------------------------------------------------
 
@@ -101,7 +103,6 @@ class World:
         """An operator: have the core execute it."""
         if work is not None:
             work.places = places
-        if work is not None:
             self._work[self._ops] = work
         self._ops += 1
         return self.run.call(name, inputs, cost_ns, sizes_bytes, aliases)
@@ -139,7 +140,13 @@ class World:
         """Forget everything."""
         self.values.clear()
         self._work.clear()
+        self._drawn.clear()
         self._given = self.value = None
+
+    def restore_random_state(self) -> None:
+        """Generators are as they were before the run drew from them."""
+        for generator, state in self._drawn.values():
+            generator.set_state(state)
 
     # --- executing ------------------------------------------------------------------------------
 
@@ -169,6 +176,9 @@ class World:
             result = work.func(*args, **kwargs)
         if plan.reads_value:
             self.value = result
+        if not work.places:
+            # The core has a token for it; there is nothing behind that.
+            self.values[defined[0]] = {}
         self._keep(op, work, result, copies, defined)
 
     def _keep(
@@ -216,9 +226,10 @@ class World:
 
     def _drawing(self, work: Work, first: bool, args: Any, kwargs: Any) -> Any:
         """Execute an operator that draws, from the same state each time."""
-        source = work.generator or torch.default_generator
+        source = work.generator
         if first:
             work.state = source.get_state()
+            self._drawn.setdefault(id(source), (source, work.state))
             return work.func(*args, **kwargs)
         if not self.replays_random_state:
             return work.func(*args, **kwargs)
@@ -228,6 +239,20 @@ class World:
             return work.func(*args, **kwargs)
         finally:
             source.set_state(now)
+
+
+def default_generator(device: Any) -> Any:
+    """What operators on a device draw from, unless they are given a generator.
+
+    Raises:
+        UnsupportedOpError: nothing is known of such a device.
+    """
+    if device.type == "cpu":
+        return torch.default_generator
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        return torch.cuda.default_generators[index]
+    raise UnsupportedOpError(f"random numbers on a device of type {device.type} cannot be replayed")
 
 
 def _nbytes(values: Values) -> int:

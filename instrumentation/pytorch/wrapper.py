@@ -15,7 +15,11 @@ import torch
 
 from dtrdiag.instrumentation.pytorch.describe import View
 from dtrdiag.instrumentation.pytorch.encoding import Held
-from dtrdiag.instrumentation.pytorch.errors import EscapedTensorError
+from dtrdiag.instrumentation.pytorch.errors import (
+    EscapedTensorError,
+    LiveRunError,
+    UnsupportedOpError,
+)
 
 Values = dict[View, Any]
 """The real tensors that look at one storage, by geometry."""
@@ -60,7 +64,8 @@ class RematTensor(torch.Tensor):  # type: ignore[misc]
     """Stands for a tensor of a live run, whether its bytes are in memory or not.
 
     After the run, one that was an output has its value, and operators on it give plain tensors; any
-    other raises `EscapedTensorError`.
+    other raises `EscapedTensorError`. During the run its value is read by `item()`, and by what
+    calls that, such as `float` and `if`; what would need its bytes raises `LiveRunError`.
     """
 
     owner: Owner
@@ -69,10 +74,15 @@ class RematTensor(torch.Tensor):  # type: ignore[misc]
     @staticmethod
     def __new__(cls, owner: Owner, view: View) -> RematTensor:
         """A tensor of a given geometry on the owner's storage."""
-        dtype, shape, stride, offset, _, _ = view
+        dtype, shape, stride, offset, conjugate, negative = view
         made: RematTensor = torch.Tensor._make_wrapper_subclass(
             cls, shape, strides=stride, storage_offset=offset, dtype=dtype, device=owner.device
         )
+        # With these bits PyTorch resolves both before an operator gets here, as for plain tensors.
+        if conjugate:
+            torch._C._set_conj(made, True)
+        if negative:
+            torch._C._set_neg(made, True)
         made.owner = owner
         made.view_key = view
         return made
@@ -97,6 +107,58 @@ class RematTensor(torch.Tensor):  # type: ignore[misc]
             raise EscapedTensorError(f"a tensor of shape {list(self.shape)} is used, but {why}")
         return tensor_in(owner.settled, self.view_key)
 
+    @property
+    def data(self) -> Any:
+        """The same tensor, apart from its history."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        # PyTorch would have this object look at other bytes without an operator that we could see.
+        raise LiveRunError("`.data` of a tensor of a live run cannot be assigned; use copy_()")
+
+    def tolist(self) -> Any:
+        """Its values; after the run only."""
+        return self._bytes_for("tolist()").tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Its values; after the run only."""
+        return self._bytes_for("numpy()").numpy(force=force)
+
+    def data_ptr(self) -> int:
+        """Where its bytes are; after the run only."""
+        return int(self._bytes_for("data_ptr()").data_ptr())
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._bytes_for("dlpack").__dlpack__(**options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        made = memo[id(self)] = self.detach().clone().requires_grad_(self.requires_grad)
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._bytes_for("a pickle").__reduce_ex__(protocol)
+
+    def __repr__(self, **options: Any) -> str:
+        if self.owner.settled is not None:
+            return repr(self.plain())
+        if self.numel() == 1 and self.owner.home is not None:
+            return f"tensor({self.item()})"
+        return f"RematTensor(shape={list(self.shape)}, dtype={self.dtype}, device={self.device})"
+
+    def __format__(self, spec: str) -> str:
+        if self.dim() == 0 and (self.owner.home is not None or self.owner.settled is not None):
+            return format(self.item(), spec)
+        return format(repr(self), spec)
+
+    def _bytes_for(self, what: str) -> Any:
+        if self.owner.home is not None:
+            raise LiveRunError(
+                f"{what} needs the bytes of a tensor of a live run that is going on; within it "
+                "values are read by item(), and all values are there after it"
+            )
+        return self.plain().detach()
+
 
 def tensor_in(values: Values, view: View) -> Any:
     """The real tensor that looks at a storage in a given way, made where it is not there yet."""
@@ -117,6 +179,24 @@ def looking_at(storage: Any, view: View, device: Any) -> Any:
     if negative:
         torch._C._set_neg(tensor, True)
     return tensor
+
+
+def plainly(value: Any) -> Any:
+    """A tensor that may stand for one of an ended run, as a plain one."""
+    return value.plain() if type(value) is RematTensor else value
+
+
+def check_memory(tensor: Any) -> None:
+    """Refuse a tensor that claims bytes and has none, so that a live run cannot use it.
+
+    Raises:
+        UnsupportedOpError: it is on the device "meta", or its data was assigned from another.
+    """
+    if tensor.numel() and not tensor.data_ptr():
+        raise UnsupportedOpError(
+            f"a tensor of shape {list(tensor.shape)} has no memory of its own: it is fake, or its "
+            "`.data` was assigned a tensor of a live run"
+        )
 
 
 def _plain_in(value: Any) -> Any:

@@ -218,5 +218,4 @@ def test_decisions_are_those_of_a_simulation_in_all_of_a_matrix(name, policy, re
     trace = recorded(name)
     peak = simulate(trace, RunConfig()).end.max_memory_bytes
     for fraction in (0.9, 0.7, 0.5, 0.35):
-        outcome = compared(name, trace, policy, int(peak * fraction))
-        print(name, policy, fraction, outcome)
+        compared(name, trace, policy, int(peak * fraction))
