@@ -32,8 +32,11 @@ def run_words(run: Document) -> list[str]:
     where = "without a budget" if budget is None else f"at a budget of {both_bytes(budget)}"
     if ratio is not None:
         where += f", {ratio:.12g} of the peak"
+    overhead = run["overhead"]
+    # A live run need not know what its program costs without rematerialisation.
+    known = "" if overhead is None else f" with an overhead of {overhead_words(overhead)}"
     ended = {
-        "ok": f"it finishes with an overhead of {overhead_words(run['overhead'])}",
+        "ok": f"it finishes{known}",
         "oom": "it runs out of memory",
         "thrashed": "it is stopped by the overhead limit",
     }.get(run["outcome"], f"it ends as {plain_name(run['outcome'])}")

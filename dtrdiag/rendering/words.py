@@ -211,9 +211,10 @@ def _run_words(side: str, run: RunSummary) -> str:
         "thrashed": "was stopped by the overhead limit",
         "incomplete": "has an incomplete log",
     }.get(run.outcome, f"ended as {plain_name(run.outcome)}")
+    known = "" if run.overhead is None else f" and overhead {overhead_words(run.overhead)}"
     return (
         f"Run {side}, under {plain_name(run.header.policy)}{changes} {where}, {ended}, with "
-        f"{count(run.remats, 'rematerialisation')} and overhead {overhead_words(run.overhead)}."
+        f"{count(run.remats, 'rematerialisation')}{known}."
     )
 
 
