@@ -48,6 +48,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "traces": ("traces", "app"),
     "record": ("record", "record"),
     "run": ("run", "run"),
+    "fidelity": ("fidelity", "fidelity"),
     "sweep": ("sweep", "sweep"),
     "map": ("map", "budget_map"),
     "ablate": ("ablate", "ablate"),

@@ -56,6 +56,16 @@ EXAMPLES: dict[str, Examples] = {
             "dtrdiag run recurrent-16 -r 0.55 -o run.jsonl",
         ),
     ),
+    "fidelity": (
+        (
+            "A model of the zoo at two budgets:",
+            "dtrdiag fidelity zoo:transformer -r 0.9 -r 0.7 --repeat 1",
+        ),
+        (
+            "Two policies to the byte, with all logs:",
+            "dtrdiag fidelity zoo:unet -p dtr -p lru -b 420kB --repeat 0 --logs live",
+        ),
+    ),
     "sweep": (
         ("From 40 % to 90 % of the peak:", "dtrdiag sweep recurrent-16 --ratios 0.4:0.9:0.1"),
         (

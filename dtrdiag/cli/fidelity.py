@@ -1,0 +1,259 @@
+"""``dtrdiag fidelity``: does a live run do what the simulator says of the recorded step?"""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dtrdiag.cli.activity import doing
+from dtrdiag.cli.options import DEFAULT_POLICY, Force, Json
+from dtrdiag.cli.output import (
+    check_outputs,
+    print_json,
+    print_sentences,
+    print_table,
+    write_file,
+    write_files,
+)
+from dtrdiag.cli.targets import (
+    OPTIMIZERS,
+    SIZES,
+    Settings,
+    TargetArgument,
+    check_choices,
+    require_torch,
+    settings_of,
+)
+from dtrdiag.cli.values import parse_limit, parse_ratio, parse_size
+from dtrdiag.errors import UsageError
+from dtrdiag.experiments.fidelity import Asked, compare_points, log_names
+from dtrdiag.experiments.fidelity_document import fidelity_document
+from dtrdiag.experiments.subjects import Making, subject_of
+from dtrdiag.instrumentation.pytorch.targets import Target
+from dtrdiag.rendering.fidelity import (
+    bytes_table,
+    fidelity_words,
+    overhead_table,
+    points_table,
+)
+from dtrdiag.simulator import (
+    DEFAULT_OVERHEAD_LIMIT,
+    RunConfig,
+    baseline_peak_bytes,
+    budget_from_ratio,
+    find_policy,
+)
+from dtrdiag.suggestions import no_such
+from dtrdiag.trace.model import Trace
+from dtrdiag.units import plain_name
+
+if TYPE_CHECKING:
+    from dtrdiag.experiments.subjects import Subject
+
+CHECK_FAILED = 1
+COSTS = ("roofline", "measured")
+RATIOS = (0.9, 0.7, 0.5)
+TRACE_FILE = "recorded.log.zst"
+
+
+def fidelity(
+    target: TargetArgument,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--policy", metavar="POLICY", help="Policy (dtr); repeatable."),
+    ] = None,
+    ratios: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-r", "--ratio", metavar="R", help="Ratio of the peak (0.9, 0.7, 0.5); repeatable."
+        ),
+    ] = None,
+    budgets: Annotated[
+        list[str] | None,
+        typer.Option("-b", "--budget", metavar="SIZE", help="Budget in bytes; repeatable."),
+    ] = None,
+    overhead_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="L|none", help="Stop once remat cost exceeds baseline cost x (L - 1) (10)."
+        ),
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option(metavar="N", help="How often to time each step; 0: not at all.")
+    ] = 3,
+    costs: Annotated[
+        str,
+        typer.Option(metavar="|".join(COSTS), help="Predict by measured medians, too."),
+    ] = COSTS[0],
+    size: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(SIZES), help="Sizes of a model of the zoo (small)."),
+    ] = None,
+    settings: Settings = None,
+    optimizer: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(OPTIMIZERS), help="Steps after each run, outside of it."),
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="Where to run.")] = "cpu",
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", help="Threads of PyTorch (its own choice).")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Keep the JSON here.")
+    ] = None,
+    logs: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Keep the trace and all event logs here.")
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Compare live runs of a PyTorch step with the simulator's of its recording.
+
+    The step is recorded, on fake tensors where it can be, simulated at each policy and budget, and
+    run at the same ones on real tensors: decisions, bytes, overhead and values are compared. Exit
+    status 1 if a decision or a value differs. Needs the extra `torch`.
+    """
+    found = Target.parse(target)
+    given = settings_of(settings)
+    check_choices(found, size, optimizer)
+    if costs not in COSTS:
+        raise UsageError(no_such("kind of --costs", costs, COSTS))
+    if repeat < 0 or (threads is not None and threads < 1):
+        raise UsageError("--repeat takes a number from 0 on, --threads one from 1 on")
+    rules = _Rules(policies, ratios, budgets, overhead_limit)
+    check_outputs([output], force)
+    require_torch("running live")
+    found.check(given)
+    making = Making(found, given, size or "small", optimizer, _device(device))
+    used = _use_threads(threads)
+    doing(f"recording {plain_name(target)}")
+    subject = subject_of(making, medians=costs == "measured" and repeat > 0)
+    configs = rules.configs(subject.trace)
+    folder = None if logs is None else _folder(logs, configs, force)
+    asked = Asked(repeat, medians=subject.medians, logs=folder)
+    if folder is not None:
+        import zstandard
+
+        packed = zstandard.ZstdCompressor(level=19).compress(subject.content)
+        write_files({folder / TRACE_FILE: packed})
+    doing(f"running {plain_name(target)} live, {len(configs)} points")
+    points = compare_points(subject.bench, subject.trace, configs, asked)
+    facts = _facts(target, making, subject, used, repeat)
+    document = fidelity_document(points, **facts)
+    if output is not None:
+        write_file(output, jsonlib.dumps(document, indent=1).encode() + b"\n")
+    _print(document, output, logs, json)
+    values = document["summary"]["values"]
+    if document["summary"]["equal"] < len(points) or values["equal"] < values["compared"]:
+        raise typer.Exit(CHECK_FAILED)
+
+
+class _Rules:
+    """The points that are asked for, before anything is recorded."""
+
+    def __init__(
+        self,
+        policies: Sequence[str] | None,
+        ratios: Sequence[str] | None,
+        budgets: Sequence[str] | None,
+        limit: str | None,
+    ) -> None:
+        if ratios and budgets:
+            raise UsageError("give ratios (-r) or budgets (-b), not both")
+        self._policies = [find_policy(name).name for name in policies or (DEFAULT_POLICY,)]
+        self._ratios = [parse_ratio(text) for text in ratios or ()] or list(RATIOS)
+        self._budgets = [parse_size(text) for text in budgets or ()]
+        self._limit = DEFAULT_OVERHEAD_LIMIT if limit is None else parse_limit(limit)
+
+    def configs(self, trace: Trace) -> list[RunConfig]:
+        """Each policy at each budget."""
+        peak = baseline_peak_bytes(trace)
+        places: list[tuple[int, float | None]] = [(budget, None) for budget in self._budgets]
+        if not places:
+            places = [(budget_from_ratio(peak, ratio), ratio) for ratio in self._ratios]
+        made = [
+            RunConfig(policy, budget, overhead_limit=self._limit, peak_bytes=peak, ratio=ratio)
+            for policy in self._policies
+            for budget, ratio in places
+        ]
+        return list(dict.fromkeys(made))
+
+
+def _device(name: str) -> str:
+    import torch
+
+    try:
+        kind = torch.device(name).type
+    except RuntimeError:
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise UsageError(no_such("device", name, ("cpu", "cuda")))
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UsageError("there is no CUDA device on this machine, or PyTorch is built without")
+    return name
+
+
+def _use_threads(threads: int | None) -> int:
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return int(torch.get_num_threads())
+
+
+def _folder(name: str, configs: Sequence[RunConfig], force: bool) -> Path:
+    folder = Path(name)
+    if not folder.exists() and folder.absolute().parent.is_dir():
+        folder.mkdir()
+    files = [folder / file for config in configs for file in log_names(config)]
+    check_outputs([folder / TRACE_FILE, *files], force)
+    return folder
+
+
+def _facts(
+    target: str, making: Making, subject: Subject, threads: int, repeat: int
+) -> dict[str, Any]:
+    import torch
+
+    from dtrdiag.instrumentation.pytorch.measured import device_title
+
+    trace, device = subject.trace, subject.bench.device
+    return {
+        "target": target,
+        "size": making.size if making.target.is_zoo else None,
+        "settings": dict(making.settings),
+        "optimizer": making.optimizer,
+        "torch": str(torch.__version__),
+        "device": {"kind": device.type, "name": device_title(device), "threads": threads},
+        "repeat": repeat,
+        "trace": {
+            "name": trace.name,
+            "sha256": trace.sha256,
+            "ops": trace.ops,
+            "tensors": trace.tensors,
+        },
+        "recorded_on": subject.on,
+        "recorded_because": subject.because,
+        "peak": baseline_peak_bytes(trace),
+        "constant_bytes": trace.constant_bytes,
+        "baseline_cost": trace.baseline_cost_ns,
+    }
+
+
+def _print(document: dict[str, Any], output: str | None, logs: str | None, json: bool) -> None:
+    if json:
+        print_json(document)
+        return
+    print_sentences(fidelity_words(document))
+    print_table(points_table(document))
+    print_table(bytes_table(document))
+    if any(point["overhead"] is not None for point in document["points"]):
+        print_table(overhead_table(document))
+    kept = [f"The document is in {output}."] if output is not None else []
+    kept += [f"The trace and the logs are in {logs}."] if logs is not None else []
+    if kept:
+        print_sentences(["", *kept])
