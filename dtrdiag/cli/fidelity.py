@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import zstandard
 
 from dtrdiag.cli.activity import doing
 from dtrdiag.cli.options import DEFAULT_POLICY, Force, Json
@@ -49,7 +50,7 @@ from dtrdiag.simulator import (
 )
 from dtrdiag.suggestions import no_such
 from dtrdiag.trace.model import Trace
-from dtrdiag.units import plain_name
+from dtrdiag.units import count, plain_name
 
 if TYPE_CHECKING:
     from dtrdiag.experiments.subjects import Subject
@@ -60,54 +61,58 @@ RATIOS = (0.9, 0.7, 0.5)
 TRACE_FILE = "recorded.log.zst"
 
 
+def _option(*names: str, metavar: str, help: str) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False)
+
+
+Texts = list[str] | None
+Policies = Annotated[
+    Texts, _option("-p", "--policy", metavar="POLICY", help="Policy (dtr); repeatable.")
+]
+Ratios = Annotated[
+    Texts, _option("-r", "--ratio", metavar="R", help="Ratio of the peak (0.9, 0.7, 0.5).")
+]
+Budgets = Annotated[
+    Texts, _option("-b", "--budget", metavar="SIZE", help="Budget in bytes; repeatable.")
+]
+Limit = Annotated[
+    str | None,
+    _option(metavar="L|none", help="Stop once remat cost exceeds baseline cost x (L - 1) (10)."),
+]
+Repeat = Annotated[int, _option(metavar="N", help="How often to time each step (3); 0: never.")]
+Costs = Annotated[
+    str, _option(metavar="|".join(COSTS), help="What else predicts: medians measured here.")
+]
+Size = Annotated[
+    str | None, _option(metavar="|".join(SIZES), help="Sizes of a model of the zoo (small).")
+]
+Optimizer = Annotated[
+    str | None,
+    _option(metavar="|".join(OPTIMIZERS), help="It steps after each run, outside of it."),
+]
+DeviceName = Annotated[str, _option(metavar="cpu|cuda", help="Where to run (cpu).")]
+Threads = Annotated[int | None, _option(metavar="N", help="Threads of PyTorch (its own choice).")]
+Output = Annotated[
+    str | None, _option("-o", "--output", metavar="FILE", help="Keep the JSON document here.")
+]
+Logs = Annotated[str | None, _option(metavar="DIR", help="Keep the trace and all event logs here.")]
+
+
 def fidelity(
     target: TargetArgument,
-    policies: Annotated[
-        list[str] | None,
-        typer.Option("-p", "--policy", metavar="POLICY", help="Policy (dtr); repeatable."),
-    ] = None,
-    ratios: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-r", "--ratio", metavar="R", help="Ratio of the peak (0.9, 0.7, 0.5); repeatable."
-        ),
-    ] = None,
-    budgets: Annotated[
-        list[str] | None,
-        typer.Option("-b", "--budget", metavar="SIZE", help="Budget in bytes; repeatable."),
-    ] = None,
-    overhead_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="L|none", help="Stop once remat cost exceeds baseline cost x (L - 1) (10)."
-        ),
-    ] = None,
-    repeat: Annotated[
-        int, typer.Option(metavar="N", help="How often to time each step; 0: not at all.")
-    ] = 3,
-    costs: Annotated[
-        str,
-        typer.Option(metavar="|".join(COSTS), help="Predict by measured medians, too."),
-    ] = COSTS[0],
-    size: Annotated[
-        str | None,
-        typer.Option(metavar="|".join(SIZES), help="Sizes of a model of the zoo (small)."),
-    ] = None,
+    policies: Policies = None,
+    ratios: Ratios = None,
+    budgets: Budgets = None,
+    overhead_limit: Limit = None,
+    repeat: Repeat = 3,
+    costs: Costs = COSTS[0],
+    size: Size = None,
     settings: Settings = None,
-    optimizer: Annotated[
-        str | None,
-        typer.Option(metavar="|".join(OPTIMIZERS), help="Steps after each run, outside of it."),
-    ] = None,
-    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="Where to run.")] = "cpu",
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", help="Threads of PyTorch (its own choice).")
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Keep the JSON here.")
-    ] = None,
-    logs: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Keep the trace and all event logs here.")
-    ] = None,
+    optimizer: Optimizer = None,
+    device: DeviceName = "cpu",
+    threads: Threads = None,
+    output: Output = None,
+    logs: Logs = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -117,39 +122,36 @@ def fidelity(
     run at the same ones on real tensors: decisions, bytes, overhead and values are compared. Exit
     status 1 if a decision or a value differs. Needs the extra `torch`.
     """
-    found = Target.parse(target)
-    given = settings_of(settings)
+    found, given = Target.parse(target), settings_of(settings)
     check_choices(found, size, optimizer)
-    if costs not in COSTS:
-        raise UsageError(no_such("kind of --costs", costs, COSTS))
-    if repeat < 0 or (threads is not None and threads < 1):
-        raise UsageError("--repeat takes a number from 0 on, --threads one from 1 on")
+    _check(costs, repeat, threads)
     rules = _Rules(policies, ratios, budgets, overhead_limit)
     check_outputs([output], force)
     require_torch("running live")
     found.check(given)
     making = Making(found, given, size or "small", optimizer, _device(device))
-    used = _use_threads(threads)
     doing(f"recording {plain_name(target)}")
-    subject = subject_of(making, medians=costs == "measured" and repeat > 0)
+    used = _use_threads(threads)
+    subject = subject_of(making, medians=costs != COSTS[0] and repeat > 0)
     configs = rules.configs(subject.trace)
-    folder = None if logs is None else _folder(logs, configs, force)
+    folder = None if logs is None else _folder(logs, configs, subject.content, force)
+    doing(f"running {plain_name(target)} live, {count(len(configs), 'point')}")
     asked = Asked(repeat, medians=subject.medians, logs=folder)
-    if folder is not None:
-        import zstandard
-
-        packed = zstandard.ZstdCompressor(level=19).compress(subject.content)
-        write_files({folder / TRACE_FILE: packed})
-    doing(f"running {plain_name(target)} live, {len(configs)} points")
     points = compare_points(subject.bench, subject.trace, configs, asked)
-    facts = _facts(target, making, subject, used, repeat)
-    document = fidelity_document(points, **facts)
+    document = fidelity_document(points, **_facts(target, making, subject, used, repeat))
     if output is not None:
         write_file(output, jsonlib.dumps(document, indent=1).encode() + b"\n")
     _print(document, output, logs, json)
     values = document["summary"]["values"]
     if document["summary"]["equal"] < len(points) or values["equal"] < values["compared"]:
         raise typer.Exit(CHECK_FAILED)
+
+
+def _check(costs: str, repeat: int, threads: int | None) -> None:
+    if costs not in COSTS:
+        raise UsageError(no_such("kind of --costs", costs, COSTS))
+    if repeat < 0 or (threads is not None and threads < 1):
+        raise UsageError("--repeat takes a number from 0 on, --threads one from 1 on")
 
 
 class _Rules:
@@ -205,12 +207,15 @@ def _use_threads(threads: int | None) -> int:
     return int(torch.get_num_threads())
 
 
-def _folder(name: str, configs: Sequence[RunConfig], force: bool) -> Path:
+def _folder(name: str, configs: Sequence[RunConfig], log: bytes, force: bool) -> Path:
+    """The folder for logs, made where it is not there, with the recorded trace in it."""
     folder = Path(name)
     if not folder.exists() and folder.absolute().parent.is_dir():
         folder.mkdir()
     files = [folder / file for config in configs for file in log_names(config)]
     check_outputs([folder / TRACE_FILE, *files], force)
+    packed = zstandard.ZstdCompressor(level=19).compress(log)
+    write_files({folder / TRACE_FILE: packed})
     return folder
 
 

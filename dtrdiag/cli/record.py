@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import json as jsonlib
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +12,19 @@ from dtrdiag.cli.activity import doing
 from dtrdiag.cli.options import Force, Json
 from dtrdiag.cli.output import check_outputs, print_json, print_sentences, print_table
 from dtrdiag.cli.sources import peak_of
+from dtrdiag.cli.targets import (
+    OPTIMIZERS,
+    SIZES,
+    Settings,
+    TargetArgument,
+    check_choices,
+    require_torch,
+    settings_of,
+)
 from dtrdiag.errors import UsageError
-from dtrdiag.instrumentation.pytorch.errors import TorchMissingError
 from dtrdiag.instrumentation.pytorch.targets import Target, blamed
 from dtrdiag.rendering.recorded import recorded_table, recorded_words
-from dtrdiag.suggestions import no_such, quoted
+from dtrdiag.suggestions import no_such
 
 if TYPE_CHECKING:
     from dtrdiag.instrumentation.pytorch import CostModel
@@ -26,14 +32,10 @@ if TYPE_CHECKING:
     from dtrdiag.instrumentation.pytorch.step import Step
 
 RECORD_SCHEMA = "dtrdiag.record/1"
-SIZES, OPTIMIZERS, WRITES = ("full", "small"), ("sgd", "adam"), ("copy", "sink")
+WRITES = ("copy", "sink")
 ROOFLINE = "roofline"
 _SUFFIX = ".log.zst"
 
-
-TargetArgument = Annotated[
-    str, typer.Argument(metavar="TARGET", help="zoo:MODEL, or MODULE:FUNCTION to import from here.")
-]
 Output = Annotated[
     str | None,
     typer.Option(
@@ -42,10 +44,6 @@ Output = Annotated[
 ]
 Fake = Annotated[
     bool, typer.Option("--fake", help="Record shapes alone: no memory, nothing computed.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A size, or argument of FUNCTION; repeatable."),
 ]
 Size = Annotated[
     str | None,
@@ -101,12 +99,13 @@ def record(
     `torch`.
     """
     found = Target.parse(target)
-    given = dict(_setting(text) for text in settings or ())
-    _check(found, size, optimizer, warmup, writes, fake and check)
+    given = settings_of(settings)
+    check_choices(found, size, optimizer)
+    _check(warmup, writes, fake and check)
     name = name or found.function
     path = f"{_file_name(name)}{_SUFFIX}" if output is None else output
     check_outputs([path], force)
-    _require_torch()
+    require_torch("recording")
     found.check(given)
     model = _cost_model(costs, device)
     doing(f"recording {name}")
@@ -138,34 +137,9 @@ def _recorded(
         return record_step(step, path, warmup=0, **how), steps
 
 
-def _setting(text: str) -> tuple[str, Any]:
-    """`KEY=VALUE`; the value is JSON where it is well formed, a text otherwise."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.isidentifier():
-        raise UsageError(f"--set takes KEY=VALUE, not {quoted(text)}")
-    try:
-        return key, jsonlib.loads(value)
-    except (ValueError, RecursionError):
-        return key, value
-
-
-def _check(
-    target: Target,
-    size: str | None,
-    optimizer: str | None,
-    warmup: int | None,
-    writes: str,
-    fake_check: bool,
-) -> None:
-    if size is not None and not target.is_zoo:
-        raise UsageError("--size is for models of the zoo; --set passes arguments to a function")
-    for what, value, known in (
-        ("size", size, SIZES),
-        ("optimizer", optimizer, OPTIMIZERS),
-        ("way of --writes", writes, WRITES),
-    ):
-        if value is not None and value not in known:
-            raise UsageError(no_such(what, value, known))
+def _check(warmup: int | None, writes: str, fake_check: bool) -> None:
+    if writes not in WRITES:
+        raise UsageError(no_such("way of --writes", writes, WRITES))
     if warmup is not None and warmup < 0:
         raise UsageError(f"--warmup must not be negative, not {warmup}")
     if fake_check:
@@ -175,12 +149,6 @@ def _check(
 def _file_name(name: str) -> str:
     kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")
     return kept or "recording"
-
-
-def _require_torch() -> None:
-    if importlib.util.find_spec("torch") is None:
-        what = "recording needs PyTorch, which is not installed: pip install 'dtrdiag[torch]'"
-        raise TorchMissingError(what)
 
 
 def _cost_model(costs: str, device: str | None) -> CostModel:

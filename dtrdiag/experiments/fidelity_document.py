@@ -80,9 +80,7 @@ def point_document(point: Point) -> dict[str, Any]:
         if point.overhead is None
         else {**attrs.asdict(point.overhead), "closer": point.overhead.closer},
         "values": None if point.outcome != OK or not point.compared else _values(point),
-        "logs": None
-        if point.logs is None
-        else {"simulated": point.logs[0], "live": point.logs[1]},
+        "logs": None if point.logs is None else {"simulated": point.logs[0], "live": point.logs[1]},
     }
 
 

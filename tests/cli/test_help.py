@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("verb", EXAMPLES, ids=lambda verb: verb or PROGRAM)
 def test_the_examples_run_as_they_stand(verb, folder, monkeypatch, capfd):
-    if verb == "record":
+    if verb in ("record", "fidelity"):
         pytest.importorskip("torch")
     monkeypatch.chdir(folder)
     if not (folder / "dtrdiag-demo").exists():
