@@ -207,9 +207,6 @@ class World:
                 values = {view: looking_at(copy.untyped_storage(), view, copy.device)}
             if output in defined:
                 self.values[output] = values
-        if not work.places:
-            # The token that stands for an operator without results has no bytes.
-            self.values.update((output, {}) for output in defined)
 
     def _fitting(self, plan: Plan, number: int, values: Values) -> Values:
         """The result in a storage of the size that was accounted for.
