@@ -21,7 +21,7 @@ MAPPED = ("instrumentation", "analyses")
 SHIPPED_DATA = (
     ("dtrdiag", ("py.typed",)),
     ("dtrdiag/events", (".json",)),
-    ("dtrdiag/trace/bundled", (".gz", ".toml")),
+    ("dtrdiag/trace/bundled", (".gz", ".json", ".zst")),
     ("dtrdiag/analyses/claims", (".json", ".toml")),
 )
 

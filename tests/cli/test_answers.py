@@ -9,7 +9,7 @@ from dtrdiag.rendering.answers import next_words
 FOREIGN = Path(__file__).parents[1] / "data" / "foreign-runtime.jsonl"
 
 ASKS = {
-    "traces list": "4 of the 12 known traces (4 bundled, 8 public) are on this machine.",
+    "traces list": "18 of the 26 known traces (18 bundled, 8 public) are on this machine.",
     "traces info chain-64": "chain-64 is a step of 129 ops that takes ",
     "run recurrent-16 -r 0.55": "recurrent-16 under dtr, at a budget of ",
     "run chain-64": "chain-64 under dtr, without a budget: it finishes",

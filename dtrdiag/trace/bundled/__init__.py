@@ -1,7 +1,7 @@
-"""Which traces are installed with dtrdiag: made by its own generators, each by one command.
+"""Which traces are installed with dtrdiag: generated ones, and recorded steps of PyTorch models.
 
 `bundled.json` lists them with the digest of their uncompressed bytes and the command that makes
-them again.
+them again. Reading a recorded one needs no PyTorch.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import gzip
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import attrs
 import orjson
+import zstandard
 
 from dtrdiag.errors import InputError
 from dtrdiag.trace.dtrlog import parse_dtr_log
@@ -25,6 +27,8 @@ class BundledTrace:
     """One entry of the index."""
 
     name: str
+    kind: str
+    """`generated` by a generator of ours, or `recorded` from a PyTorch program."""
     file: str
     """Name of the compressed DTR log in this package."""
     description: str
@@ -33,7 +37,11 @@ class BundledTrace:
     ops: int
     tensors: int
     command: str
-    """What writes the same bytes."""
+    """What writes the same bytes; a recorded one with the version of PyTorch that `torch` names."""
+    torch: str | None = None
+    """Version of PyTorch that a recorded one was made with."""
+    sizes: dict[str, Any] = attrs.field(factory=dict)
+    """The sizes of a recorded model."""
 
     @property
     def where(self) -> str:
@@ -47,8 +55,11 @@ class BundledTrace:
             InputError: the installed file is missing or not the one of the index.
         """
         try:
-            return gzip.decompress((resources.files(__name__) / self.file).read_bytes())
-        except (OSError, EOFError) as error:
+            packed = (resources.files(__name__) / self.file).read_bytes()
+            if self.file.endswith(".zst"):
+                return zstandard.ZstdDecompressor().decompress(packed)
+            return gzip.decompress(packed)
+        except (OSError, EOFError, zstandard.ZstdError) as error:
             raise InputError(f"bundled trace is damaged: {error}", path=self.where) from None
 
     def load(self) -> Trace:
