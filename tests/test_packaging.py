@@ -22,7 +22,7 @@ SHIPPED_DATA = (
     ("dtrdiag", ("py.typed",)),
     ("dtrdiag/events", (".json",)),
     ("dtrdiag/trace/bundled", (".gz", ".json", ".zst")),
-    ("dtrdiag/analyses/claims", (".json", ".toml")),
+    ("dtrdiag/analyses/claims", (".json", ".toml", ".zst")),
 )
 
 

@@ -81,7 +81,8 @@ def reproduce(
     The status is compared with the one written down. A status is computed: demonstrated, observed,
     hypothesised, refuted or censored. Exit status 1 if one differs from the status
     that is written down in the ledger, or none is. Claims about a public trace that is not on this
-    machine are not run: with --quick that is noted, without it is an error.
+    machine are not run: with --quick that is noted, without it is an error. Claims about live runs
+    need PyTorch; without it they are not run, which is noted.
     """
     if jobs is not None and not 1 <= jobs <= MAX_JOBS:
         raise UsageError(f"-j must be 1 to {MAX_JOBS} processes, not {jobs}")
@@ -116,6 +117,9 @@ def _print(document: dict[str, Any], written: list[str], write: bool, json: bool
 
 
 def _conclude(ledger: Ledger, judged: list[Judged], quick: bool, failed: bool) -> None:
+    if without := [one for one in judged if one.missing_torch]:
+        what = f"{len(without)} of {len(judged)} claims were not run, since {without[0].reason}"
+        note(f"dtrdiag: note: {what}")
     missing = [one for one in judged if one.missing_trace]
     if missing:
         what = f"{len(missing)} of {len(judged)} claims were not run, since {missing[0].reason}"

@@ -5,10 +5,12 @@ import textwrap
 
 import pytest
 
+from dtrdiag.cli import main
 from dtrdiag.experiments.claims import (
     Laboratory,
     differing,
     judge,
+    livechecks,
     own_ledger,
     read_claim,
     read_ledger,
@@ -273,6 +275,33 @@ def test_a_missing_public_trace_refutes_nothing(ledger, tmp_path, monkeypatch):
     document = reproduction(folder, folder.claims, [one, other])
     assert document["claims"][0]["status"] is None
     assert "dtrdiag traces fetch" in document["claims"][0]["not_run"]
+
+
+LIVE = """
+[[evidence]]
+check = "fidelity"
+target = "zoo:unet"
+policies = ["dtr"]
+ratios = [0.9]
+torch = "0.1"
+expect = ["summary.equal == 1"]
+"""
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_live_run_that_cannot_be_made_refutes_nothing(ledger, monkeypatch, capfd, installed):
+    if installed:
+        pytest.importorskip("torch")
+    else:
+        monkeypatch.setattr(livechecks, "find_spec", lambda name: None)
+    folder = read_ledger(ledger(a=LIVE, b=RUNS))
+    one, other = run_claims(folder, folder.claims)
+    assert (one.status, one.missing_torch, other.status) == (None, True, "observed")
+    assert ("PyTorch 0.1" if installed else "pip install") in one.reason
+    write_statuses(folder, [one, other])
+    capfd.readouterr()
+    assert main(["reproduce", str(folder.folder), "-j", "1"]) == 0
+    assert "1 of 2 claims were not run" in capfd.readouterr().err
 
 
 def test_a_trace_may_lie_beside_the_claims(ledger, chain_file):

@@ -211,3 +211,35 @@ def test_values_are_compared_bit_by_bit():
     other = {"a": torch.tensor([-0.0, 1.5]), "b": torch.tensor(float("nan"))}
     assert differing(plain, other) == (["a"], 0.5)
     assert differing(plain, {"a": plain["a"]}) == (["b"], float("inf"))
+
+
+CLAIM = """
+id = "live"
+title = "t"
+statement = "s"
+source = "here"
+scope = "a step"
+kind = "observation"
+refuted_if = "it is not"
+
+[[evidence]]
+check = "fidelity"
+target = "planted:step"
+settings = { plant = "none" }
+policies = ["dtr"]
+budgets = [27_000, 34_000]
+expect = ["each(points, 'live.outcome') == ['oom', 'ok'] and summary.equal == 2", "peak == 44_488"]
+"""
+
+
+def test_a_claim_may_rest_on_live_runs(fidelity, tmp_path, capfd):
+    folder = tmp_path / "claims"
+    folder.mkdir()
+    (folder / "live.toml").write_text(CLAIM)
+    assert main(["reproduce", str(folder), "-j", "1", "--write", "--json"]) == 0
+    (claim,) = json.loads(capfd.readouterr().out)["claims"]
+    assert claim["status"] == "observed"
+    (folder / "live.toml").write_text(CLAIM.replace("'oom', 'ok'", "'ok', 'ok'"))
+    assert main(["reproduce", str(folder), "-j", "1", "--json"]) == 1
+    (claim,) = json.loads(capfd.readouterr().out)["claims"]
+    assert claim["status"] == "refuted"

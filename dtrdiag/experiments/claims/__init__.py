@@ -3,6 +3,7 @@
 docs/claims.md says what a claim is and how to keep a ledger of one's own.
 """
 
+import dtrdiag.experiments.claims.livechecks  # noqa: F401 - registers its check
 from dtrdiag.experiments.claims.judging import Judged, judge
 from dtrdiag.experiments.claims.laboratory import Laboratory
 from dtrdiag.experiments.claims.reading import own_ledger, read_claim, read_ledger

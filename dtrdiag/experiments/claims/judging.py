@@ -17,6 +17,7 @@ from dtrdiag.experiments.claims.predicates import field
 from dtrdiag.experiments.claims.records import MOVES, Claim, Item, Reference
 from dtrdiag.experiments.claims.registry import Document
 from dtrdiag.experiments.claims.statuses import Verdict, status_of
+from dtrdiag.instrumentation.pytorch.errors import TorchMissingError
 
 WORDS: Mapping[Answer, str] = {True: "holds", False: "fails", None: "undecided"}
 
@@ -30,6 +31,7 @@ class Judged:
         status: None: it was not run, `reason` says why.
         reason: in words.
         missing_trace: it was not run because a public trace is not on this machine.
+        missing_torch: it was not run because PyTorch is not, or not the version it is about.
         seconds: how long it took; runs shared with claims before it took none.
         items: what each piece of evidence and each intervention came to, as JSON types.
     """
@@ -40,6 +42,7 @@ class Judged:
     missing_trace: bool
     seconds: float
     items: tuple[Document, ...]
+    missing_torch: bool = False
 
 
 def judge(claim: Claim, laboratory: Laboratory) -> Judged:
@@ -53,9 +56,11 @@ def judge(claim: Claim, laboratory: Laboratory) -> Judged:
     for number, item in enumerate(claim.items, start=1):
         try:
             verdict, document = _item(item, number, laboratory)
-        except MissingTraceError as error:
+        except (MissingTraceError, TorchMissingError) as error:
             seconds = time.perf_counter() - started
-            return Judged(claim.id, None, item.error(error).what, True, seconds, ())
+            torch = isinstance(error, TorchMissingError)
+            what = item.error(error).what
+            return Judged(claim.id, None, what, not torch, seconds, (), torch)
         verdicts.append(verdict)
         documents.append(document)
     status, reason = status_of(verdicts)
@@ -69,7 +74,7 @@ def _item(item: Item, number: int, laboratory: Laboratory) -> tuple[Verdict, Doc
         figures = _Figures(item.references, laboratory)
         parameters = filled(item.parameters, figures.figure)
         document = item.check.function(laboratory, item.check.parsed(parameters))
-    except MissingTraceError:
+    except (MissingTraceError, TorchMissingError):
         raise
     except DtrdiagError as error:
         raise item.error(error) from None
