@@ -111,7 +111,7 @@ def run_console(body, public, capfd):
     for command in commands_in(body):
         said = None
         if command.startswith(("dtrdiag record ", "dtrdiag fidelity ")) and not HAS_TORCH:
-            continue
+            return None  # what follows is about what it makes
         names = set(command.split())
         about = names & set(PUBLIC_TRACES) or any(file in names for file in PUBLIC_LOGS)
         if about and not public:
