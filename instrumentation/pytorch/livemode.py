@@ -91,11 +91,12 @@ class LiveMode(OwnMode):
             # As in plain PyTorch, a call that is wrong does nothing, and the program may go on.
             raise error.__cause__ or error from None
         except RunStoppedError as error:
-            self.failure = stop_error(self._world.run, error)
+            stopped = stop_error(self._world.run, error)
+            self._failed(stopped)
+            raise stopped from None
         except BaseException as error:
-            self.failure = error
-        self.over = f"it stopped: {self.failure!r}"
-        raise self.failure
+            self._failed(error)
+            raise
 
     def _planned(
         self, func: Any, facts: OpFacts, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -141,6 +142,7 @@ class LiveMode(OwnMode):
         for owner, tensor in self.constants.values():
             owner.settled = {view_of(tensor): tensor}
             owner.close(why)
+        self.constants.clear()
         for _, reference in self.alive.values():
             kept = reference()
             if kept is not None:
@@ -154,7 +156,15 @@ class LiveMode(OwnMode):
     def _dropped(self, held: Held) -> None:
         del self.alive[id(held)]
         if self.over is None:
-            self._encoder.died(held)
+            try:
+                self._encoder.died(held)
+            except BaseException as error:
+                # Whatever dropped the tensor cannot be told: this is called out of a destructor.
+                self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure = error
+        self.over = f"it stopped: {error!r}"
 
     def owner_of(self, tensor: Any) -> Owner:
         """The owner of a plain tensor's storage; a constant is made of one that is new."""

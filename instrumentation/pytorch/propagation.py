@@ -6,8 +6,10 @@ storage, have equal plans; a training step repeats itself, so most plans are the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from operator import ne
 from typing import Any
 
 import attrs
@@ -23,12 +25,35 @@ from dtrdiag.instrumentation.pytorch.describe import (
     facts_of,
     plan_of,
     storage_id,
+    view_of,
 )
 from dtrdiag.instrumentation.pytorch.errors import UnsupportedOpError
 from dtrdiag.instrumentation.pytorch.wrapper import looking_at
 
 Seen = tuple[int, int, View, Any]
 """A tensor argument: number of its storage, bytes of that, geometry, device."""
+
+
+_FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+
+_UNTOLD = {
+    "aten.mkldnn_rnn_layer.default": "the size of its workspace cannot be told before it runs; "
+    "run it without mkldnn, under torch.backends.mkldnn.flags(enabled=False)",
+}
+"""Operators whose fake kernels are wrong about what the real ones make, with what to do."""
+
+
+def _batch_norm(args: Any, result: Any) -> Any:
+    """Statistics have the type of the parameters, also where the input is of lower precision."""
+    like = next((each for each in args[1:5] if each is not None), args[0])
+    out, *statistics = result
+    if args[0].device.type == "cpu":
+        statistics = [each.to(like.dtype) for each in statistics]
+    return (out, *statistics)
+
+
+_CORRECTED = {"aten.native_batch_norm.default": _batch_norm}
+"""Corrections of what fake kernels say."""
 
 
 @attrs.frozen(eq=False)
@@ -104,20 +129,29 @@ class Propagation:
         args = filled(args, twins)
         kwargs = {name: filled(value, twins) for name, value in kwargs.items()}
         given = arguments_of(func, args, kwargs, storage_id)
-        result = None if facts.reads_value else self._run(func, args, kwargs)
+        if facts.name in _UNTOLD:
+            raise UnsupportedOpError(f"{facts.name}: {_UNTOLD[facts.name]}")
+        result = None if facts.reads_value else self._run(facts.name, func, args, kwargs)
+        if any(map(ne, map(view_of, given.tensors), given.views)):
+            raise UnsupportedOpError(f"{func}: changes the shape of what it writes to")
         plan = plan_of(func, args, kwargs, given, result, self._costs)
         for number, nbytes in plan.writes:
             if nbytes != next(s[1] for s in seen if s[0] == number) and seen:
                 raise UnsupportedOpError(f"{func}: resizes what it writes to")
         return LivePlan(plan, *_structure(plan, given, result))
 
-    def _run(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+    def _run(self, name: str, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        # It logs what it raises; but a program may try out what PyTorch refuses.
+        was_disabled, _FAKE_LOG.disabled = _FAKE_LOG.disabled, True
         try:
             with self._fake_mode:
-                return func(*args, **kwargs)
+                result = func(*args, **kwargs)
+                return _CORRECTED[name](args, result) if name in _CORRECTED else result
         except (UnsupportedOperatorException, NotImplementedError) as error:
             what = f"{func}: what it makes cannot be told before it runs: {error}"
             raise UnsupportedOpError(what) from None
+        finally:
+            _FAKE_LOG.disabled = was_disabled
 
     def _twins(self, seen: Sequence[Seen]) -> list[Any]:
         storages: dict[int, Any] = {}

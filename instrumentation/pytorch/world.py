@@ -154,6 +154,7 @@ class World:
         plan = work.plan
         storage_of = self.run.storage_of
         copies: dict[int, Any] = {}
+        values: Values = {}
         tensors = []
         written = {number for number, _ in plan.writes}
         inputs = self.run.inputs_of(op)
@@ -170,10 +171,12 @@ class World:
                 tensors.append(tensor_in(values, view))
         args = filled(work.args, tensors)
         kwargs = {name: filled(value, tensors) for name, value in work.kwargs.items()}
-        if plan.random:
-            result = self._drawing(work, first, args, kwargs)
-        else:
-            result = work.func(*args, **kwargs)
+        try:
+            result = self._called(work, first, args, kwargs)
+        except BaseException:
+            # The error keeps this frame, which is not to keep any bytes.
+            del values, tensors, copies, args, kwargs
+            raise
         if plan.reads_value:
             self.value = result
         if not work.places:
@@ -224,21 +227,23 @@ class World:
             )
         return values
 
-    def _drawing(self, work: Work, first: bool, args: Any, kwargs: Any) -> Any:
-        """Execute an operator that draws, from the same state each time."""
+    def _called(self, work: Work, first: bool, args: Any, kwargs: Any) -> Any:
+        """Call the kernel; one that draws draws from the same state each time."""
         source = work.generator
-        if first:
-            work.state = source.get_state()
-            self._drawn.setdefault(id(source), (source, work.state))
-            return work.func(*args, **kwargs)
-        if not self.replays_random_state:
-            return work.func(*args, **kwargs)
-        now = source.get_state()
-        source.set_state(work.state)
+        now = None
         try:
+            if source is not None:
+                if first:
+                    work.state = source.get_state()
+                    self._drawn.setdefault(id(source), (source, work.state))
+                elif self.replays_random_state:
+                    now = source.get_state()
+                    source.set_state(work.state)
             return work.func(*args, **kwargs)
         finally:
-            source.set_state(now)
+            del args, kwargs
+            if now is not None:
+                source.set_state(now)
 
 
 def default_generator(device: Any) -> Any:
