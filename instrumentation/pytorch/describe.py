@@ -75,9 +75,11 @@ class Plan:
     cost_ns: int
     """Cost of one execution; 0 where nothing is computed."""
 
-    @property
-    def is_view(self) -> bool:
-        """Whether it makes nothing, writes nothing and reads nothing: results are views."""
+    is_view: bool = attrs.field(init=False)
+    """Whether it makes nothing, writes nothing and reads nothing: results are views."""
+
+    @is_view.default
+    def _is_view(self) -> bool:
         return not (self.fresh_bytes or self.writes or self.reads_value) and bool(self.outputs)
 
 

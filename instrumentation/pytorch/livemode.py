@@ -58,6 +58,7 @@ class LiveMode(OwnMode):
         self._encoder = Encoder(world)
         told_by: Any = costs
         self._propagation = propagation_for(told_by)
+        self._facts: dict[int, OpFacts] = {}
         self._inputs = 0
         self.over: str | None = None
         """Why no operator is taken any more."""
@@ -82,7 +83,10 @@ class LiveMode(OwnMode):
         if self.over is not None:
             raise LiveRunError(f"the live run is over: {self.over}")
         try:
-            facts = facts_of(func)
+            # By identity: operators compute their hashes in Python.
+            facts = self._facts.get(id(func))
+            if facts is None:
+                facts = self._facts[id(func)] = facts_of(func)
             if facts.skipped:
                 return func(*args, **(kwargs or {}))
             call, live, work = self._planned(func, facts, args, kwargs or {})
@@ -102,10 +106,9 @@ class LiveMode(OwnMode):
         self, func: Any, facts: OpFacts, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[_Call, LivePlan, Work | None]:
         """What a call will do; the core knows nothing of it yet."""
-        call = _Call(self)
-        slots, slotted = call.taken(facts.arguments, args, kwargs)
+        call = _Call(self, facts.arguments, args, kwargs)
         try:
-            live = self._propagation.plan(func, slots, slotted, call.seen)
+            live = self._propagation.plan(func, call.slots, call.kwargs, call.seen, call.key)
         except DtrdiagError:
             raise
         except Exception as error:
@@ -114,10 +117,10 @@ class LiveMode(OwnMode):
         if plan.is_view:
             return call, live, None
         written = [call.owners[number].held.root_view for number, _ in plan.writes]
-        work = Work(func, slots, slotted, plan, version_views=written)
+        work = Work(func, call.slots, call.kwargs, plan, version_views=written)
         if plan.random:
             made = live.devices or [call.owners[number].device for number, _ in plan.writes]
-            work.generator = slotted.get("generator") or default_generator(made[0])
+            work.generator = call.kwargs.get("generator") or default_generator(made[0])
         return call, live, work
 
     def _executed(self, call: _Call, live: LivePlan, work: Work | None) -> Any:
@@ -208,43 +211,56 @@ def _filled(
 class _Call:
     """The tensors among the arguments of one call, taken out in order of the schema."""
 
-    def __init__(self, mode: LiveMode) -> None:
+    __slots__ = ("_mode", "_numbers", "key", "kwargs", "owners", "seen", "slots", "tensors")
+
+    def __init__(
+        self, mode: LiveMode, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
         self._mode = mode
         self._numbers: dict[int, int] = {}
         self.tensors: list[Any] = []
         self.seen: list[Seen] = []
         self.owners: list[Owner] = []
         """By the number of the storage."""
-
-    def taken(
-        self, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with slots in place of tensors."""
-        slots = tuple([self._slotted(value) for value in args])
-        if not kwargs:
-            return slots, {}
-        # In order of the schema, whatever the order of the call.
-        return slots, {name: self._slotted(kwargs[name]) for name in names if name in kwargs}
+        self.key: list[Any] = []
+        """All that the plan of the call depends on, besides `seen`."""
+        self.slots = [self._slotted(value) for value in args]
+        """Positional arguments, slots in place of tensors."""
+        self.kwargs: dict[str, Any] = {}
+        if kwargs:
+            # In order of the schema, whatever the order of the call.
+            for name in names:
+                if name in kwargs:
+                    self.key.append(name)
+                    self.kwargs[name] = self._slotted(kwargs[name])
 
     def _slotted(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return self._slot(value)
         kind = type(value)
-        if kind is list or kind is tuple:
-            return kind([self._slotted(part) for part in value])
-        return value
+        if kind is RematTensor or isinstance(value, torch.Tensor):
+            made: Any = self._slot(value)
+            self.key.append(made)
+        elif kind is list or kind is tuple:
+            self.key.append(len(value))
+            made = kind([self._slotted(part) for part in value])
+        else:
+            made = value
+            # The kind too: 1, 1.0 and True are equal.
+            self.key.append(kind)
+            self.key.append(value)
+        return made
 
     def _slot(self, tensor: Any) -> Slot:
+        mode = self._mode
         if type(tensor) is RematTensor:
             owner, view = tensor.owner, tensor.view_key
-            if owner.home is not self._mode:
+            if owner.home is not mode:
                 # Of a run that has ended: its value is a constant of this one.
                 tensor = tensor.plain()
-                owner = self._mode.owner_of(tensor)
+                owner = mode.owner_of(tensor)
         else:
-            owner, view = self._mode.owner_of(tensor), view_of(tensor)
+            owner, view = mode.owner_of(tensor), view_of(tensor)
             if tensor.requires_grad and tensor.is_leaf:
-                self._mode.leaves.setdefault(id(tensor), (tensor, tensor.grad))
+                mode.leaves.setdefault(id(tensor), (tensor, tensor.grad))
         number = self._numbers.get(id(owner))
         if number is None:
             number = self._numbers[id(owner)] = len(self.owners)

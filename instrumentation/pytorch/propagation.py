@@ -77,9 +77,9 @@ class Result:
     """The tensor argument that is returned itself, as operators in place do."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Slot:
-    """The place of a tensor argument."""
+    """The place of a tensor argument; there is one object for each position."""
 
     position: int
 
@@ -95,9 +95,15 @@ class Propagation:
         self._costs = costs
         self._fake_mode = FakeTensorMode(allow_non_fake_inputs=False)
         self._plans: dict[Any, LivePlan] = {}
+        self._funcs: dict[int, Any] = {}
 
     def plan(
-        self, func: Any, args: Any, kwargs: Mapping[str, Any], seen: Sequence[Seen]
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Mapping[str, Any],
+        seen: Sequence[Seen],
+        key: Sequence[Any],
     ) -> LivePlan:
         """The plan of a call.
 
@@ -106,17 +112,20 @@ class Propagation:
             args: positional arguments, tensors replaced by slots.
             kwargs: keyword arguments, likewise.
             seen: [tensors] what each slot holds.
+            key: all else that the plan depends on, but for the operator.
 
         Raises:
             UnsupportedOpError: what it does cannot be told before it runs.
         """
-        key = (func, tuple(seen), _typed(args), _typed(tuple(kwargs.items())))
+        full = (id(func), *seen, *key)
         try:
-            known = self._plans.get(key)
+            known = self._plans.get(full)
         except TypeError:
             return self._make(func, args, kwargs, seen)
         if known is None:
-            known = self._plans[key] = self._make(func, args, kwargs, seen)
+            known = self._plans[full] = self._make(func, args, kwargs, seen)
+            # Who has an id is to keep it.
+            self._funcs[id(func)] = func
         return known
 
     def _make(
@@ -179,20 +188,12 @@ def propagation_for(costs: Any) -> Propagation:
 
 def filled(value: Any, tensors: Sequence[Any]) -> Any:
     """An argument with its slots filled."""
-    if type(value) is Slot:
+    kind = type(value)
+    if kind is Slot:
         return tensors[value.position]
-    if type(value) is list:
-        return [filled(part, tensors) for part in value]
-    if type(value) is tuple:
-        return tuple(filled(part, tensors) for part in value)
+    if kind is list or kind is tuple:
+        return kind([filled(part, tensors) for part in value])
     return value
-
-
-def _typed(value: Any) -> Any:
-    """An argument as part of a key: 1, 1.0 and True are not the same."""
-    if isinstance(value, (list, tuple)):
-        return tuple(_typed(part) for part in value)
-    return type(value), value
 
 
 def _structure(plan: Plan, given: Arguments, result: Any) -> tuple[Any, tuple[Any, ...]]:

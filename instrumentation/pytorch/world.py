@@ -27,7 +27,7 @@ class Work:
     """How an op is executed; shared by all its executions."""
 
     func: Any
-    args: tuple[Any, ...]
+    args: Sequence[Any]
     """Positional arguments, tensors replaced by slots."""
     kwargs: dict[str, Any]
     plan: Plan
@@ -156,20 +156,19 @@ class World:
         copies: dict[int, Any] = {}
         values: Values = {}
         tensors = []
-        written = {number for number, _ in plan.writes}
+        written = [number for number, _ in plan.writes]
         inputs = self.run.inputs_of(op)
         for tensor, number, view in zip(inputs, plan.input_storages, plan.input_views, strict=True):
             values = self.values[storage_of(tensor)]
-            if number in written and self.copies_on_write:
-                if number not in copies:
-                    copies[number] = _copy(next(iter(values.values())))
-                copy = copies[number]
-                tensors.append(looking_at(copy.untyped_storage(), view, copy.device))
-            else:
-                if number in written:
-                    copies[number] = next(iter(values.values()))
+            if number not in written:
                 tensors.append(tensor_in(values, view))
-        args = filled(work.args, tensors)
+                continue
+            if number not in copies:
+                whole = next(iter(values.values()))
+                copies[number] = _copy(whole) if self.copies_on_write else whole
+            copy = copies[number]
+            tensors.append(looking_at(copy.untyped_storage(), view, copy.device))
+        args = [filled(value, tensors) for value in work.args]
         kwargs = {name: filled(value, tensors) for name, value in work.kwargs.items()}
         try:
             result = self._called(work, first, args, kwargs)
@@ -189,7 +188,8 @@ class World:
     ) -> None:
         plan = work.plan
         made: dict[int, Values] = {}
-        for (number, view), tensor in zip(plan.outputs, tensors_in(result), strict=True):
+        results = (result,) if isinstance(result, torch.Tensor) else tensors_in(result)
+        for (number, view), tensor in zip(plan.outputs, results, strict=True):
             if view_of(tensor) != view:
                 raise SizeMismatchError(
                     f"{plan.name}: its result has another geometry than was told beforehand: "
@@ -200,10 +200,10 @@ class World:
         outputs = self.run.outputs_of(op)
         versions = iter(work.version_views)
         for (kind, number, _), output in zip(work.places, outputs, strict=False):
-            if kind == "alias":
-                continue
             if kind == "fresh":
                 values = self._fitting(plan, number, made[number])
+            elif kind == "alias":
+                continue
             else:
                 copy = copies[number]
                 view = next(versions)
@@ -218,6 +218,8 @@ class World:
         moved out of there at once.
         """
         nbytes, wanted = _nbytes(values), plan.fresh_bytes[number]
+        if nbytes == wanted:
+            return values
         if nbytes > wanted:
             values = {view: tensor.clone() for view, tensor in values.items()}
             nbytes = _nbytes(values)
