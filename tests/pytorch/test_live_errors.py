@@ -42,7 +42,7 @@ NO_INDEX = torch.tensor([10])
 NO_MEMORY = torch.zeros(8, device="meta")
 
 
-class Net(nn.Module):
+class Net(nn.Module):  # type: ignore[misc]
     """Batch norm, so that buffers are written; drops out, so that random numbers are drawn."""
 
     def __init__(self):
@@ -298,7 +298,7 @@ def test_a_call_that_is_wrong_in_plain_pytorch_does_nothing():
     assert alike(plain, live)
 
 
-class Interrupting(TorchDispatchMode):
+class Interrupting(TorchDispatchMode):  # type: ignore[misc]
     """Presses Ctrl-C at a kernel of its choice."""
 
     def __init__(self, at):
