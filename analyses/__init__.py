@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         measure_instability,
     )
     from dtrdiag.analyses.map_document import map_document, run_of_interval
+    from dtrdiag.analyses.programs import ProgramDifference, program_difference
     from dtrdiag.analyses.reevicted import ReEvictions, re_evictions_document
     from dtrdiag.analyses.sets import EvictionSets, SetComparison, eviction_sets, sets_document
     from dtrdiag.analyses.summary import (
@@ -61,6 +62,7 @@ __all__ = [
     "Frontier",
     "Instability",
     "MapSummary",
+    "ProgramDifference",
     "ReEvictions",
     "RunDiff",
     "RunSummary",
@@ -87,6 +89,7 @@ __all__ = [
     "memory_history",
     "neighbourhood",
     "pinned_frontier",
+    "program_difference",
     "re_evictions_document",
     "run_document",
     "run_of_interval",
@@ -126,6 +129,7 @@ __getattr__, __dir__ = on_demand(
         "graph": ("dependency_graph", "neighbourhood"),
         "instability": ("Instability", "Variation", "instability_document", "measure_instability"),
         "map_document": ("map_document", "run_of_interval"),
+        "programs": ("ProgramDifference", "program_difference"),
         "reevicted": ("ReEvictions", "re_evictions_document"),
         "sets": ("EvictionSets", "SetComparison", "eviction_sets", "sets_document"),
         "summary": ("RunSummary", "run_document", "summarise", "summary_document", "summary_of"),
