@@ -43,9 +43,9 @@ from dtrdiag.trace import Trace
 from dtrdiag.units import exact_bytes
 
 QUICKSTART_SCHEMA = "dtrdiag.quickstart/1"
-TRACE, POLICY = "recurrent-16", "dtr"
-RATIOS = (0.9, 0.8, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4)
-"""Where the walk looks, from much memory to little."""
+TRACE, POLICY = "gpt2-dropout", "dtr"
+RATIOS = (0.9, 0.7, 0.5, 0.3, 0.25, 0.23, 0.2275, 0.225, 0.2225, 0.22, 0.2175)
+"""Where the walk looks, from much memory to little, in small steps where memory gets scarce."""
 FOLDER = "dtrdiag-demo"
 WORKS, FAILS = "works.jsonl", "fails.jsonl"
 DOT, SVG, FINDINGS = "oom.dot", "oom.svg", "findings.txt"
@@ -155,13 +155,14 @@ def _diagnose(
     (made / DOT).write_text(frontier_dot(frontier), encoding="utf-8")
     if has_dot():
         write_drawing(draw_svg(frontier_dot(frontier), str(made / SVG)))
-    commands = _commands(output, pair)
+    stop = frontier_document(frontier)
+    commands = _commands(output, pair, stop)
     document = {
         "schema": QUICKSTART_SCHEMA,
         "trace": facts,
         "runs": runs,
         "pair": [pair.works_bytes, pair.fails_bytes],
-        "oom": frontier_document(frontier),
+        "oom": stop,
         "diff": diff_document(compared),
         "verified": {name: {"ok": c.ok, "events": c.events} for name, c in checks.items()},
         "next": commands,
@@ -229,16 +230,16 @@ def _files(output: str, drawn: bool, paged: bool) -> list[str]:
     ]
 
 
-def _commands(output: str, pair: Pair) -> list[str]:
+def _commands(output: str, pair: Pair, stop: dict[str, Any]) -> list[str]:
     works, fails = (str(Path(output) / name) for name in (WORKS, FAILS))
     commands = [
         ["oom", fails, "--expand"],
         ["diff", works, fails],
         ["chains", works],
-        ["whatif", fails, "--forbid", "@771"],
-        ["map", TRACE, "--from", "0.53", "--to", "0.57"],
+        ["whatif", fails, "--keep", str(stop["asked_back"]["storage"])],
+        ["map", TRACE, "--from", "0.217", "--to", "0.222", "--resolution", "0.0005"],
         ["replay", fails, "--verify"],
-        ["sweep", TRACE, "-p", "dtr", "-p", "dtr-eq", "--ratios", "0.4:0.9:0.05"],
+        ["sweep", TRACE, "-p", "dtr", "-p", "dtr-eq", "--ratios", "0.21:0.23:0.0025"],
         ["diff", TRACE, "-b", str(pair.works_bytes), "-p", "dtr", "-p", "dtr-eq"],
         ["traces", "list"],
     ]

@@ -14,13 +14,16 @@ from dtrdiag.trace.catalog import resolve
 
 @pytest.fixture(scope="session")
 def found():
-    """What the search for the two budgets finds."""
-    return find_pair(resolve("recurrent-16"))
+    """What the search for two budgets of a smaller trace finds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quickstart, "RATIOS", (0.6, 0.55, 0.5))
+        return find_pair(resolve("recurrent-16"))
 
 
-@pytest.fixture(autouse=True)
-def searched_once(monkeypatch, found):
-    """These tests are about what is made of the two budgets, and search for them once."""
+@pytest.fixture
+def small(monkeypatch, found):
+    """For tests of what is made of two budgets: of a smaller trace, and searched for once."""
+    monkeypatch.setattr(quickstart, "TRACE", "recurrent-16")
     monkeypatch.setattr(quickstart, "find_pair", lambda trace: found)
 
 
@@ -34,9 +37,10 @@ def test_it_finds_two_budgets_a_byte_apart_that_differ(done):
     works, fails = done["pair"]
     assert fails - works == 1
     for budget, outcome in ((works, "ok"), (fails, "oom")):
-        assert simulate(resolve("recurrent-16"), RunConfig("dtr", budget)).end.outcome == outcome
+        assert simulate(resolve("gpt2-dropout"), RunConfig("dtr", budget)).end.outcome == outcome
 
 
+@pytest.mark.usefixtures("small")
 def test_it_explains_them(done):
     assert done["schema"] == "dtrdiag.quickstart/1"
     assert done["oom"]["budget"] == done["pair"][1]
@@ -46,6 +50,7 @@ def test_it_explains_them(done):
     assert {run["outcome"] for run in done["runs"]} == {"ok", "oom"}
 
 
+@pytest.mark.usefixtures("small")
 def test_it_leaves_the_files_that_it_names(done, here):
     assert sorted(done["files"]) == sorted(
         str(p.relative_to(here)) for p in here.glob(f"{FOLDER}/*")
@@ -73,8 +78,9 @@ def test_the_commands_that_it_suggests_work(dtrdiag, answers, here):
 def test_people_are_told_in_words(answers):
     out = answers("quickstart").out
     for words in (
-        "At a budget of 38,359,635 B the run finishes. One byte more, and it runs out of memory.",
-        "Out of memory at op 44 (addmm)",
+        "At a budget of 5,539,814,503 B the run finishes.",
+        "One byte more, and it runs out of memory.",
+        "Out of memory at op 888 (aten._log_softmax_backward_data.default)",
         "fits in b with 0 B to spare and misses in a by 1 B",
         "every rule kept",
         "dtrdiag-demo/findings.txt",
@@ -84,18 +90,21 @@ def test_people_are_told_in_words(answers):
     assert "RULES BROKEN" not in out
 
 
+@pytest.mark.usefixtures("small")
 def test_it_may_run_again(answers, done, here):
     before = {path.name: path.read_bytes() for path in here.glob(f"{FOLDER}/*.jsonl")}
     answers("quickstart")
     assert before == {path.name: path.read_bytes() for path in here.glob(f"{FOLDER}/*.jsonl")}
 
 
+@pytest.mark.usefixtures("small")
 def test_into_another_folder(answers, here):
     answers("quickstart", "-o", "a/b")
     assert (here / "a" / "b" / "findings.txt").is_file()
     assert "a/b/fails.jsonl --expand" in (here / "a" / "b" / "findings.txt").read_text()
 
 
+@pytest.mark.usefixtures("small")
 def test_a_file_of_someone_else_is_not_replaced(answers, refuses, here):
     (here / FOLDER).mkdir()
     (here / FOLDER / "oom.dot").write_text("mine")
@@ -105,11 +114,13 @@ def test_a_file_of_someone_else_is_not_replaced(answers, refuses, here):
     assert (here / FOLDER / "oom.dot").read_text().startswith("digraph")
 
 
+@pytest.mark.usefixtures("small")
 def test_a_file_that_was_changed_is_not_replaced(done, refuses, here):
     (here / FOLDER / "findings.txt").write_text("my notes")
     assert "was changed since this command made it" in refuses("quickstart")
 
 
+@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("content", ["{", "[]", '{"schema": "else/1", "made": {}}'])
 def test_a_foreign_summary_is_not_replaced(refuses, here, content):
     (here / FOLDER).mkdir()
@@ -117,17 +128,20 @@ def test_a_foreign_summary_is_not_replaced(refuses, here, content):
     assert "was not made by this command" in refuses("quickstart")
 
 
+@pytest.mark.usefixtures("small")
 def test_other_files_in_the_folder_stay(done, answers, here):
     (here / FOLDER / "notes.txt").write_text("mine")
     answers("quickstart")
     assert (here / FOLDER / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.usefixtures("small")
 def test_a_file_where_the_folder_should_be(refuses, here):
     (here / FOLDER).write_text("mine")
     assert refuses("quickstart") == f"is a file, not a folder ({FOLDER})"
 
 
+@pytest.mark.usefixtures("small")
 def test_the_page_is_the_first_file_to_open(done, here):
     text = (here / FOLDER / "findings.txt").read_text()
     first = text.partition("Files\n\n")[2].splitlines()[0]
@@ -137,6 +151,7 @@ def test_the_page_is_the_first_file_to_open(done, here):
     assert "dtrdiag report dtrdiag-demo/works.jsonl dtrdiag-demo/fails.jsonl -o F.html" in page
 
 
+@pytest.mark.usefixtures("small")
 def test_without_what_draws_a_page_there_is_none(answers, here, monkeypatch):
     def refuse():
         raise UsageError("jinja2 is not installed")
@@ -148,6 +163,7 @@ def test_without_what_draws_a_page_there_is_none(answers, here, monkeypatch):
     assert "(the extra `report`) there is a page with charts as well" in out
 
 
+@pytest.mark.usefixtures("small")
 def test_without_dot_the_frontier_is_text(answers, here, monkeypatch):
     monkeypatch.setenv("PATH", str(here))
     out = answers("quickstart").out

@@ -1,7 +1,8 @@
 """Runs on the bundled traces decide as simrd does, and show what docs/traces.md says they show.
 
 `bundled-simrd.jsonl` was recorded from simrd itself on these traces: overhead limit 10, one run a
-line. It needs no public trace, so every clone can check it.
+line. It needs no public trace, so every clone can check it. Runs of the bundled recordings beside simrd
+are in tests/simulator/test_recorded_goldens.py.
 """
 
 import json
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dtrdiag.interventions import Interventions
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace.catalog import resolve
 
@@ -66,3 +68,29 @@ def test_tree_4_thrashes_with_one_byte_more():
     assert (cheap.end.outcome, dear.end.outcome) == ("ok", "thrashed")
     assert cheap.overhead is not None
     assert round(cheap.overhead, 4) == 1.7589
+
+
+def test_gpt2_with_dropout_is_out_of_memory_with_one_byte_more():
+    enough, short = run("gpt2-dropout", 5_539_814_503), run("gpt2-dropout", 5_539_814_504)
+    assert (enough.end.outcome, short.end.outcome) == ("ok", "oom")
+    assert enough.overhead is not None
+    assert round(enough.overhead, 4) == 1.4269
+    assert short.stop is not None
+    assert len(short.stop.pending) == 4
+    assert run("gpt2-dropout", 5_641_131_015).end.outcome == "oom"
+    assert run("gpt2-dropout", 5_641_131_016).end.outcome == "ok"
+
+
+def test_gpt2_with_dropout_finishes_if_it_keeps_what_tied_embeddings_add_at_the_end():
+    kept = run("gpt2-dropout", 5_539_814_504, interventions=Interventions(keeps=(966,)))
+    assert kept.end.outcome == "ok"
+
+
+def test_an_encoder_costs_far_more_with_one_byte_more():
+    cheap, dear = (run("encoder-6", b, policy="dtr-eq") for b in (688_847_127, 688_847_128))
+    assert cheap.end.interval_hi_bytes == dear.end.interval_lo_bytes == 688_847_128
+    assert (cheap.end.outcome, dear.end.outcome) == ("ok", "ok")
+    assert cheap.overhead is not None
+    assert dear.overhead is not None
+    assert round(cheap.overhead, 3) == 1.774
+    assert round(dear.overhead, 3) == 9.944
