@@ -1,8 +1,8 @@
 """Runs on the bundled traces decide as simrd does, and show what docs/traces.md says they show.
 
 `bundled-simrd.jsonl` was recorded from simrd itself on these traces: overhead limit 10, one run a
-line. It needs no public trace, so every clone can check it. Runs of the bundled recordings beside simrd
-are in tests/simulator/test_recorded_goldens.py.
+line. It needs no public trace, so every clone can check it. Runs of the bundled recordings beside
+simrd are in tests/simulator/test_recorded_goldens.py.
 """
 
 import json
