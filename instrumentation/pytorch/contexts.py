@@ -5,19 +5,49 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from dtrdiag.instrumentation.pytorch.errors import NestedContextError
+from dtrdiag.instrumentation.pytorch.errors import (
+    NestedContextError,
+    UnsupportedOpError,
+)
+
+_frames: Any = torch._C._dynamo.eval_frame
+_NOT_COMPILED = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT)
 
 
 class OwnMode(TorchDispatchMode):  # type: ignore[misc]
     """A dispatch mode of ours. Two of them at a time would see each other's operators."""
+
+    supports_higher_order_operators = True
+    """They come here, to be refused by name."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         # Else the first operator imports the compiler: that takes seconds, and leaves frames of the
         # program in a cycle, so that its tensors die later than in the next recording.
         return False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Within a function that is being compiled, frames of ours would be compiled as well.
+        code = cls.__dict__["__torch_dispatch__"].__code__
+        _frames.set_code_exec_strategy(code, _NOT_COMPILED)
+
+    def refuse_compiled(self, func: Any) -> None:
+        """Refuse an operator that compiled code dispatches, since it does not dispatch them all.
+
+        To be called first thing in `__torch_dispatch__`.
+
+        Raises:
+            UnsupportedOpError: the operator is inside a function that went through torch.compile.
+        """
+        if _frames.get_eval_frame_callback():
+            raise UnsupportedOpError(
+                f"{func}: inside torch.compile, and what compiled code executes cannot be told; "
+                "use the function as it was, or torch.compiler.set_stance('force_eager')"
+            )
 
     def refuse_nested(self) -> None:
         """Refuse to begin inside another mode of ours.

@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from dtrdiag.instrumentation.pytorch.errors import UnsupportedOpError
 from dtrdiag.instrumentation.pytorch.traffic import moved_bytes
@@ -26,6 +27,22 @@ View = tuple[Any, ...]
 SKIPPED_NAMESPACES = frozenset({"prim", "profiler"})
 """Operators that compute nothing: bookkeeping of autograd and of profilers."""
 
+_NEW_STORAGE = frozenset(
+    ("aten::set_", "aten::resize_", "aten::resize_as_", "aten::_resize_output_")
+)
+"""Operators that give a tensor another storage, or a storage another size."""
+_OF_OTHERS = frozenset(("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem"))
+"""Namespaces of operators whose results depend on other processes."""
+_TOLD_WRONG = {
+    "aten.mkldnn_rnn_layer.default": (
+        "fake tensors do not tell the size of its workspace; switch mkldnn off, with "
+        "torch.backends.mkldnn.flags(enabled=False)"
+    ),
+}
+"""Operators about which fake tensors are wrong, and what to do about it."""
+LIFTS = frozenset(("aten.lift_fresh.default", "aten.lift.default"))
+"""What PyTorch calls on tensors that it made of Python values or of another library's memory."""
+_QUANTIZED = frozenset((torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4))
 _BY_MASK = frozenset({"aten.index.Tensor", "aten._unsafe_index.Tensor"})
 """Operators whose results have sizes that depend on data only where they are given a mask."""
 _MASKS = (torch.bool, torch.uint8)
@@ -108,8 +125,10 @@ def facts_of(func: Any) -> OpFacts:
     tags = set(func.tags)
     if torch.Tag.dynamic_output_shape in tags and name not in _BY_MASK:
         raise UnsupportedOpError(f"{name}: the sizes of its results depend on data")
-    if func.namespace == "aten" and func._schema.name in ("aten::set_", "aten::resize_"):
+    if func._schema.name in _NEW_STORAGE:
         raise UnsupportedOpError(f"{name}: gives a tensor another storage or size")
+    if func.namespace in _OF_OTHERS:
+        raise UnsupportedOpError(f"{name}: exchanges data with other processes")
     changes_view = torch.Tag.inplace_view in tags
     arguments = func._schema.arguments
     written = () if changes_view else [a.name for a in arguments if _is_write(a)]
@@ -183,6 +202,7 @@ def arguments_of(
             storages.append(number)
             if name in writes and number not in written:
                 written.append(number)
+    check_classes(facts.name, tensors)
     return Arguments(tuple(tensors), tuple(views), tuple(storages), tuple(distinct), tuple(written))
 
 
@@ -213,10 +233,12 @@ def plan_of(
         UnsupportedOpError: a result is not a plain strided tensor.
     """
     facts = facts_of(func)
+    _refuse_told_wrong(facts.name, given.tensors)
     numbers = {storage_id(tensor): number for number, tensor in enumerate(given.distinct)}
     outputs: list[tuple[int, View]] = []
     fresh_bytes: list[int] = []
     results = list(tensors_in(result, facts.name))
+    check_classes(facts.name, results)
     for tensor in results:
         key = storage_id(tensor)
         if key not in numbers:
@@ -224,21 +246,25 @@ def plan_of(
             fresh_bytes.append(tensor.untyped_storage().nbytes())
         outputs.append((numbers[key], view_of(tensor)))
     writes = tuple((n, given.distinct[n].untyped_storage().nbytes()) for n in given.written)
-    cost_ns = 0
-    if fresh_bytes or writes or facts.reads_value:
-        moved = _moved_bytes(given, results, outputs)
-        cost_ns = costs.cost_ns(func, args, kwargs, results, moved)
+    computes = fresh_bytes or writes or facts.reads_value
+    moved = _moved_bytes(given, results, outputs) if computes else 0
+    cost_ns = costs.cost_ns(func, args, kwargs, results, moved) if computes else 0
     return Plan(
         facts.name,
         given.views,
         given.storages,
-        tuple(outputs),
-        tuple(fresh_bytes),
-        writes,
-        facts.random,
-        facts.reads_value,
-        cost_ns,
+        outputs=tuple(outputs),
+        fresh_bytes=tuple(fresh_bytes),
+        writes=writes,
+        random=facts.random,
+        reads_value=facts.reads_value,
+        cost_ns=cost_ns,
     )
+
+
+def _refuse_told_wrong(name: str, tensors: Sequence[Any]) -> None:
+    if name in _TOLD_WRONG and any(type(tensor) is FakeTensor for tensor in tensors):
+        raise UnsupportedOpError(f"{name}: {_TOLD_WRONG[name]}")
 
 
 def _moved_bytes(
@@ -266,9 +292,32 @@ def tensors_in(value: Any, where: str = "") -> Iterator[Any]:
 
 
 def check_plain(tensor: Any, where: str = "") -> None:
-    """Refuse a tensor that is not one strided view of one storage."""
+    """Refuse a tensor that is not one strided view of one storage of bytes.
+
+    Raises:
+        UnsupportedOpError: it is sparse, nested, quantized or on the device "meta".
+    """
+    what = f"{where}: " if where else ""
     if tensor.layout is not torch.strided:
-        what = f"{where}: " if where else ""
         raise UnsupportedOpError(f"{what}a tensor of layout {tensor.layout} cannot be told")
-    if tensor.is_quantized or tensor.is_nested:
-        raise UnsupportedOpError("quantized and nested tensors cannot be told")
+    if tensor.dtype in _QUANTIZED or tensor.is_nested:
+        raise UnsupportedOpError(f"{what}quantized and nested tensors cannot be told")
+    if tensor.device.type == "meta":
+        raise UnsupportedOpError(
+            f'{what}a tensor on the device "meta" has no bytes: use real tensors'
+        )
+
+
+def check_classes(func: Any, tensors: Sequence[Any]) -> None:
+    """Refuse tensors of a class that has operators do something else, such as `DTensor`.
+
+    Raises:
+        UnsupportedOpError: there is one.
+    """
+    for kind in {type(tensor) for tensor in tensors}:
+        if kind in (FakeTensor, torch.Tensor, torch.nn.Parameter):
+            continue
+        if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            raise UnsupportedOpError(
+                f"{func}: what operators do on tensors of class {kind.__name__} cannot be told"
+            )

@@ -158,7 +158,10 @@ class _Before:
             names.append(name)
         if key not in self._storages:
             storage = tensor.untyped_storage()
-            self._storages[key] = (storage, storage.clone())
+            try:
+                self._storages[key] = (storage, storage.clone())
+            except RuntimeError:
+                raise UnsupportedOpError(f"{self._op}: {name} has no bytes of its own") from None
 
     def writes(self, allowed: frozenset[str]) -> list[Finding]:
         """Arguments whose storage has other bytes now, unless one on it may be written."""

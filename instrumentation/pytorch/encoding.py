@@ -61,6 +61,18 @@ class Sink(Protocol):
         """A name of a tensor goes."""
 
 
+def same_place(view: View) -> View:
+    """A geometry without the strides of dimensions that have but one index, which mean nothing.
+
+    Kernels and fake kernels choose them differently.
+    """
+    dtype, shape, stride, *rest = view
+    if 1 not in shape:
+        return view
+    stride = tuple(0 if length == 1 else step for length, step in zip(shape, stride, strict=True))
+    return (dtype, shape, stride, *rest)
+
+
 @attrs.define(eq=False, weakref_slot=True)
 class Held:
     """What is known of one storage of the program.
@@ -68,7 +80,7 @@ class Held:
     Attributes:
         root: tensor of the current version.
         root_view: geometry under which the root is known.
-        names: tensors of the current version by geometry, the root among them.
+        names: tensors of the current version by `same_place` of geometries, the root among them.
         nbytes: size in bytes.
         constant: whether it was there before the step.
         versions: how often it was written.
@@ -84,7 +96,7 @@ class Held:
     def begin(self, root: int) -> None:
         """A version begins, of which only the root is known."""
         self.root = root
-        self.names = {self.root_view: root}
+        self.names = {same_place(self.root_view): root}
 
 
 class Encoder:
@@ -100,9 +112,11 @@ class Encoder:
             raise UsageError(f"writes must be one of {', '.join(WRITES)}, not {writes}")
         self._sink = sink
         self._in_place = writes == "sink"
+        self._dead: list[Held] = []
 
     def constant(self, nbytes: int, view: View, label: str) -> Held:
         """A storage that was there before the step."""
+        self.settle()
         held = Held(-1, view, nbytes, constant=True)
         held.begin(self._sink.constant(nbytes, label))
         return held
@@ -118,6 +132,7 @@ class Encoder:
         Returns:
             The storages that it makes, by the plan's numbers.
         """
+        self.settle()
         inputs = [
             self._tensor(storages[number], view)
             for number, view in zip(plan.input_storages, plan.input_views, strict=True)
@@ -135,11 +150,25 @@ class Encoder:
 
     def died(self, held: Held) -> None:
         """The program dropped its last tensor on a storage."""
+        self._dead.append(held)
+
+    def settle(self) -> None:
+        """Release what died since the last operator, in the order in which it was made.
+
+        PyTorch drops some tensors in an order that depends on addresses: casts that autocast kept,
+        for instance. No operator can tell the difference.
+        """
+        dead, self._dead = sorted(self._dead, key=lambda held: held.root), []
+        for held in dead:
+            self._release(held)
+
+    def _release(self, held: Held) -> None:
         for tensor in held.names.values():
             self._sink.release(tensor)
 
     def keep_root_only(self, held: Held) -> None:
         """Release the views of a storage that lives on after the step."""
+        self.settle()
         for tensor in held.names.values():
             if tensor != held.root:
                 self._sink.release(tensor)
@@ -152,7 +181,7 @@ class Encoder:
         sizes: list[int] = []
         aliases: list[int] = []
         written = {number for number, _ in plan.writes}
-        begun = set()
+        begun, aliased = set(), set()
         for number, view in plan.outputs:
             if number < 0:
                 if number in begun:
@@ -161,9 +190,11 @@ class Encoder:
                 places.append(("fresh", ~number, view))
                 sizes.append(plan.fresh_bytes[~number])
                 aliases.append(-1)
-            elif number not in written and view not in storages[number].names:
-                if ("alias", number, view) in places:
+            elif number not in written:
+                place = same_place(view)
+                if place in storages[number].names or (number, place) in aliased:
                     continue
+                aliased.add((number, place))
                 places.append(("alias", number, view))
                 sizes.append(0)
                 aliases.append(plan.input_storages.index(number))
@@ -181,7 +212,7 @@ class Encoder:
         for (kind, number, view), tensor in zip(places, tensors, strict=True):
             if view is None:
                 held = storages[number]
-                self.died(held)
+                self._release(held)
                 held.begin(tensor)
                 held.versions += 1
                 held.nbytes = dict(plan.writes)[number]
@@ -190,14 +221,15 @@ class Encoder:
                 made.begin(tensor)
                 fresh.append(made)
             else:
-                storages[number].names[view] = tensor
+                storages[number].names[same_place(view)] = tensor
         return fresh
 
     def _tensor(self, held: Held, view: View) -> int:
         """The tensor that stands for a geometry of a storage; an alias is made where needed."""
-        tensor = held.names.get(view)
+        key = same_place(view)
+        tensor = held.names.get(key)
         if tensor is None:
             place: Place = ("alias", 0, view)
             call = (VIEW_NAME, [held.root], 0, [0], [0], [place], None)
-            tensor = held.names[view] = self._sink.call(*call)[0]
+            tensor = held.names[key] = self._sink.call(*call)[0]
         return tensor

@@ -134,9 +134,7 @@ class Measured:
             cost = self._costs[key] = self._measure(func, args, kwargs, key)
         return cost
 
-    def _measure(
-        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], key: str
-    ) -> int:
+    def _measure(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], key: str) -> int:
         with _undisturbed():
             twins = _Twins()
             made = twins.like(list(args)), twins.like(dict(kwargs))

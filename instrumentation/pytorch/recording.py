@@ -13,15 +13,22 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
 
 from dtrdiag.errors import DtrdiagError
 from dtrdiag.instrumentation.pytorch.contexts import OwnMode, QuietCollector
 from dtrdiag.instrumentation.pytorch.costs import CostModel, Roofline
 from dtrdiag.instrumentation.pytorch.describe import (
+    LIFTS,
     Arguments,
     Plan,
     arguments_of,
+    check_classes,
+    check_plain,
     facts_of,
     plan_of,
     storage_id,
@@ -36,6 +43,8 @@ from dtrdiag.instrumentation.pytorch.logsink import LogSink
 from dtrdiag.instrumentation.pytorch.registering import named_tensors, step_counters
 from dtrdiag.trace.dtrlog import parse_dtr_log
 from dtrdiag.trace.model import Trace
+
+READS_VALUE = "reads a value, which fake tensors do not have; record on real tensors"
 
 
 class record:  # noqa: N801 - reads as a statement: `with record(path, model) as r`
@@ -94,6 +103,7 @@ class record:  # noqa: N801 - reads as a statement: `with record(path, model) as
         self._mode = _Recording(model, optimizer, costs or Roofline(), writes)
         self._collector = QuietCollector(collects=True)
         self._detector = WriteDetector() if check else None
+        self._entered = False
         self._trace: Trace | None = None
         self.content = b""
         self.metadata: dict[str, Any] = {}
@@ -120,6 +130,9 @@ class record:  # noqa: N801 - reads as a statement: `with record(path, model) as
         return self._mode.constants
 
     def __enter__(self) -> record:
+        if self._entered:
+            raise RecordingError("a recording is of one block: make another for another")
+        self._entered = True
         self._mode.begin()
         self._collector.begin()
         if self._detector is not None:
@@ -172,6 +185,13 @@ class _Recording(OwnMode):
     def begin(self) -> None:
         """Register what is there before the step."""
         self.refuse_nested()
+        try:
+            self._register()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _register(self) -> None:
         for name, tensor in named_tensors(self._model, self._optimizer):
             if storage_id(tensor) not in self._held:
                 self._constant(tensor, name)
@@ -182,8 +202,12 @@ class _Recording(OwnMode):
     ) -> Any:
         kwargs = kwargs or {}
         try:
-            if facts_of(func).skipped:
+            self.refuse_compiled(func)
+            facts = facts_of(func)
+            if facts.skipped:
                 return func(*args, **kwargs)
+            if facts.name in LIFTS:
+                return self._lifted(func, args, kwargs)
             given = arguments_of(func, args, kwargs, storage_id)
             storages = [self._storage(tensor) for tensor in given.distinct]
             result = self._execute(func, args, kwargs)
@@ -204,6 +228,9 @@ class _Recording(OwnMode):
             raise self._failure
         for held, _ in self._held.values():
             self._encoder.keep_root_only(held)
+        for held, reference in self._held.values():
+            self._check_size(held, reference())
+        self._encoder.settle()
         self.abandon()
         if not self._sink.ops:
             raise RecordingError("nothing was recorded: no operator was dispatched in the block")
@@ -222,9 +249,21 @@ class _Recording(OwnMode):
             # The value only scales what follows: any number of steps gives the same operators.
             if storage_id(args[0]) in self._counters:
                 return 1.0
+            raise UnsupportedOpError(f"{func}: {READS_VALUE}") from None
+        except DynamicOutputShapeException:
+            raise UnsupportedOpError(f"{func}: the sizes of its results depend on data") from None
+        except UnsupportedOperatorException:
             raise UnsupportedOpError(
-                f"{func}: reads a value, which fake tensors do not have; record on real tensors"
+                f"{func}: has no kernel for fake tensors; record on real tensors"
             ) from None
+
+    def _lifted(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """A tensor made of values from outside: a constant, which fake tensors make a new one."""
+        result = func(*args, **kwargs)
+        check_plain(result, str(func))
+        check_classes(func, [result])
+        self._storage(result)
+        return result
 
     def _take(self, plan: Plan, given: Arguments, storages: list[Held], result: Any) -> None:
         if plan.random:
@@ -250,11 +289,19 @@ class _Recording(OwnMode):
     def _storage(self, tensor: Any) -> Held:
         known = self._held.get(storage_id(tensor))
         if known is not None:
+            self._check_size(known[0], tensor.untyped_storage())
             return known[0]
         label = f"input{len(self._inputs)}"
         shape = list(tensor.shape)
         self._inputs.append({"name": label, "shape": shape, "dtype": _dtype(tensor)})
         return self._constant(tensor, label)
+
+    def _check_size(self, held: Held, storage: Any) -> None:
+        if storage.nbytes() != held.nbytes:
+            raise UnsupportedOpError(
+                f"a storage of {held.nbytes} bytes has {storage.nbytes()} now: it was resized, and "
+                "not by an operator"
+            )
 
     def _constant(self, tensor: Any, label: str) -> Held:
         nbytes = tensor.untyped_storage().nbytes()

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
+
+from dtrdiag.instrumentation.pytorch.errors import RecordingError
 
 
 def named_tensors(model: Any, optimizer: Any) -> Iterator[tuple[str, Any]]:
@@ -18,19 +21,29 @@ def named_tensors(model: Any, optimizer: Any) -> Iterator[tuple[str, Any]]:
     Args:
         model: a `torch.nn.Module`, or None.
         optimizer: a `torch.optim.Optimizer`, or None.
+
+    Raises:
+        RecordingError: a parameter is not initialised.
     """
     names: dict[int, str] = {}
     if model is not None:
         for name, parameter in model.named_parameters():
+            _refuse_lazy(name, parameter)
             names[id(parameter)] = name
             yield name, parameter
         for name, buffer in model.named_buffers():
+            _refuse_lazy(name, buffer)
             yield name, buffer
         for name, parameter in model.named_parameters():
             if parameter.grad is not None:
                 yield f"{name}.grad", parameter.grad
     if optimizer is not None:
         yield from _optimizer_tensors(optimizer, names)
+
+
+def _refuse_lazy(name: str, tensor: Any) -> None:
+    if is_lazy(tensor):
+        raise RecordingError(f"{name} has no size yet: call the model once before")
 
 
 def _optimizer_tensors(optimizer: Any, names: dict[int, str]) -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,11 @@ from typing import Any
 import attrs
 
 from dtrdiag.errors import DtrdiagError, UsageError
-from dtrdiag.instrumentation.pytorch.errors import ProgramError, RecordingError
+from dtrdiag.instrumentation.pytorch.errors import (
+    ProgramError,
+    RecordingError,
+    UnsupportedOpError,
+)
 from dtrdiag.instrumentation.pytorch.step import Step
 from dtrdiag.suggestions import no_such, quoted
 
@@ -165,7 +169,7 @@ def blamed(text: str) -> Iterator[None]:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     except (Exception, SystemExit) as error:
-        ours = _own(error)
+        ours = _own(error) or _told_of_fakes(error)
         if ours is error:
             raise
         if ours is not None:
@@ -188,6 +192,20 @@ def _own(error: BaseException) -> DtrdiagError | None:
     if isinstance(cause, RecordingError) and cause.path is None:
         cause.path, cause.line = _place(error)
     return cause
+
+
+def _told_of_fakes(error: BaseException) -> DtrdiagError | None:
+    """What fake tensors refused before anything was recorded, in the words of a recording."""
+    told = {
+        "DataDependentOutputException": "reads a value, which fake tensors do not have",
+        "DynamicOutputShapeException": "the sizes of its results depend on data",
+        "UnsupportedOperatorException": "has no kernel for fake tensors",
+    }
+    func = getattr(error, "func", None)
+    if type(error).__name__ not in told or func is None:
+        return None
+    path, line = _place(error)
+    return UnsupportedOpError(f"{func}: {told[type(error).__name__]}", path=path, line=line)
 
 
 def _place(error: BaseException) -> tuple[str | None, int | None]:
