@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import attrs
+import torch
 
 from dtrdiag.errors import UsageError
 from dtrdiag.instrumentation.pytorch.describe import Plan, View
@@ -150,14 +151,15 @@ class Encoder:
 
     def died(self, held: Held) -> None:
         """The program dropped its last tensor on a storage."""
-        self._dead.append(held)
+        if torch._C._is_any_autocast_enabled():
+            # Autocast drops the casts that it kept in an order that depends on addresses.
+            self._dead.append(held)
+            return
+        self.settle()
+        self._release(held)
 
     def settle(self) -> None:
-        """Release what died since the last operator, in the order in which it was made.
-
-        PyTorch drops some tensors in an order that depends on addresses: casts that autocast kept,
-        for instance. No operator can tell the difference.
-        """
+        """Release what died under autocast since the last operator, in the order of its making."""
         dead, self._dead = sorted(self._dead, key=lambda held: held.root), []
         for held in dead:
             self._release(held)
