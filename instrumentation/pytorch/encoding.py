@@ -85,6 +85,7 @@ class Held:
         nbytes: size in bytes.
         constant: whether it was there before the step.
         versions: how often it was written.
+        given: tensor of what was there before the step; -1: nothing was.
     """
 
     root: int
@@ -93,6 +94,7 @@ class Held:
     constant: bool
     names: dict[View, int] = attrs.field(factory=dict)
     versions: int = 0
+    given: int = -1
 
     def begin(self, root: int) -> None:
         """A version begins, of which only the root is known."""
@@ -119,7 +121,8 @@ class Encoder:
         """A storage that was there before the step."""
         self.settle()
         held = Held(-1, view, nbytes, constant=True)
-        held.begin(self._sink.constant(nbytes, label))
+        held.given = self._sink.constant(nbytes, label)
+        held.begin(held.given)
         return held
 
     def apply(self, plan: Plan, storages: Sequence[Held], work: Any = None) -> list[Held]:
@@ -165,8 +168,11 @@ class Encoder:
             self._release(held)
 
     def _release(self, held: Held) -> None:
+        # What was there before the step stays: it is wanted until the step is known to succeed, and
+        # whatever was computed from it may have to be computed again.
         for tensor in held.names.values():
-            self._sink.release(tensor)
+            if tensor != held.given:
+                self._sink.release(tensor)
 
     def keep_root_only(self, held: Held) -> None:
         """Release the views of a storage that lives on after the step."""

@@ -187,10 +187,10 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         """The outputs of the step get their values, and the program gets them."""
         if self._state is not None and self._state.restore_data():
             raise LiveRunError("`.data` of a parameter was assigned a tensor of the live run")
-        outputs = self._mode.views_dropped()
+        outputs = self._mode.outputs()
         world = self._world
         try:
-            self.result = world.run.finish([held.root for held in outputs])
+            self.result = world.run.finish(outputs)
         except RunStoppedError as error:
             raise stop_error(world.run, error) from None
         for constant, tensor in self._mode.constants.values():

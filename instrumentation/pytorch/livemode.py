@@ -131,13 +131,17 @@ class LiveMode(OwnMode):
         made = [self._owner(held, device) for held, device in zip(fresh, live.devices, strict=True)]
         return _filled(live.result, live.plan.outputs, call.owners, made, call.tensors)
 
-    def views_dropped(self) -> list[Held]:
-        """Reduce what the program refers to, to the roots; these are the outputs, in order."""
+    def outputs(self) -> list[int]:
+        """Drop the views of what the program refers to; the tensors that are left, in order.
+
+        What was there before the step is among them, as it was.
+        """
         helds = [owner.held for owner, _ in self.constants.values()]
         helds += [held for held, _ in self.alive.values()]
         for held in helds:
             self._encoder.keep_root_only(held)
-        return sorted(helds, key=lambda held: held.root)
+        given = {held.given for held in helds if held.constant}
+        return sorted(given.union(held.root for held in helds))
 
     def close(self, why: str) -> None:
         """Take no operator any more, and let nothing that dies from now on matter."""

@@ -41,6 +41,7 @@ from dtrdiag.instrumentation.pytorch.errors import RecordingError, UnsupportedOp
 from dtrdiag.instrumentation.pytorch.logfile import check_log_path, write_log
 from dtrdiag.instrumentation.pytorch.logsink import LogSink
 from dtrdiag.instrumentation.pytorch.registering import named_tensors, step_counters
+from dtrdiag.instrumentation.pytorch.threads import OtherThreads
 from dtrdiag.trace.dtrlog import parse_dtr_log
 from dtrdiag.trace.model import Trace
 
@@ -102,6 +103,7 @@ class record:  # noqa: N801 - reads as a statement: `with record(path, model) as
         self._sizes = dict(sizes or {})
         self._mode = _Recording(model, optimizer, costs or Roofline(), writes)
         self._collector = QuietCollector(collects=True)
+        self._threads = OtherThreads()
         self._detector = WriteDetector() if check else None
         self._entered = False
         self._trace: Trace | None = None
@@ -135,6 +137,7 @@ class record:  # noqa: N801 - reads as a statement: `with record(path, model) as
         self._entered = True
         self._mode.begin()
         self._collector.begin()
+        self._threads.begin()
         if self._detector is not None:
             # Below the recording, which then sees nothing of what it does.
             self._detector.__enter__()
@@ -150,10 +153,17 @@ class record:  # noqa: N801 - reads as a statement: `with record(path, model) as
         self._mode.__exit__(kind, error, traceback)
         if self._detector is not None:
             self._detector.__exit__(kind, error, traceback)
+        self._threads.end()
         self._collector.end()
         if kind is not None:
             self._mode.abandon()
             return
+        if self._threads.computed is not None:
+            self._mode.abandon()
+            raise RecordingError(
+                f"{self._threads.computed}: was called in a thread that the block started, where "
+                "operators are not seen"
+            )
         self.content, self.metadata = self._mode.finish(self._name, self._sizes)
         if self._detector is not None:
             self._detector.check()
