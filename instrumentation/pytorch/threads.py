@@ -1,4 +1,4 @@
-"""Did another thread compute something while a block was watched? A dispatch mode sees its own only."""
+"""Did another thread compute something? A dispatch mode sees the operators of its own alone."""
 
 from __future__ import annotations
 
