@@ -8,13 +8,39 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
+from dtrdiag.instrumentation.pytorch.describe import SKIPPED_NAMESPACES
 from dtrdiag.instrumentation.pytorch.errors import (
     NestedContextError,
     UnsupportedOpError,
 )
 
 _frames: Any = torch._C._dynamo.eval_frame
-_NOT_COMPILED = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT)
+_STRATEGY = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT)
+
+
+def _not_compiled(function: Any) -> Any:
+    """Within a function that is being compiled, frames of ours would be compiled as well."""
+    _frames.set_code_exec_strategy(function.__code__, _STRATEGY)
+    return function
+
+
+@_not_compiled
+def refuse_compiled(func: Any, args: Any, kwargs: Any) -> Any:
+    """Refuse an operator that compiled code dispatches, since it does not dispatch them all.
+
+    Raises:
+        UnsupportedOpError: it is more than bookkeeping, which PyTorch does not expect to fail.
+    """
+    before = _frames.set_eval_frame(None)
+    try:
+        if func.namespace in SKIPPED_NAMESPACES:
+            return func(*args, **kwargs)
+        raise UnsupportedOpError(
+            f"{func}: inside torch.compile, and what compiled code executes cannot be told; use "
+            "the function as it was, or torch.compiler.set_stance('force_eager')"
+        )
+    finally:
+        _frames.set_eval_frame(before)
 
 
 class OwnMode(TorchDispatchMode):  # type: ignore[misc]
@@ -31,23 +57,16 @@ class OwnMode(TorchDispatchMode):  # type: ignore[misc]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # Within a function that is being compiled, frames of ours would be compiled as well.
-        code = cls.__dict__["__torch_dispatch__"].__code__
-        _frames.set_code_exec_strategy(code, _NOT_COMPILED)
+        _not_compiled(cls.__dict__["__torch_dispatch__"])
 
-    def refuse_compiled(self, func: Any) -> None:
-        """Refuse an operator that compiled code dispatches, since it does not dispatch them all.
+    @staticmethod
+    @_not_compiled
+    def is_compiling() -> bool:
+        """Whether an operator is inside a function that went through torch.compile.
 
         To be called first thing in `__torch_dispatch__`.
-
-        Raises:
-            UnsupportedOpError: the operator is inside a function that went through torch.compile.
         """
-        if _frames.get_eval_frame_callback():
-            raise UnsupportedOpError(
-                f"{func}: inside torch.compile, and what compiled code executes cannot be told; "
-                "use the function as it was, or torch.compiler.set_stance('force_eager')"
-            )
+        return bool(_frames.get_eval_frame_callback())
 
     def refuse_nested(self) -> None:
         """Refuse to begin inside another mode of ours.

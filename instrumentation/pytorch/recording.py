@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from dtrdiag.errors import DtrdiagError
-from dtrdiag.instrumentation.pytorch.contexts import OwnMode, QuietCollector
+from dtrdiag.instrumentation.pytorch.contexts import OwnMode, QuietCollector, refuse_compiled
 from dtrdiag.instrumentation.pytorch.costs import CostModel, Roofline
 from dtrdiag.instrumentation.pytorch.describe import (
     LIFTS,
@@ -212,7 +212,8 @@ class _Recording(OwnMode):
     ) -> Any:
         kwargs = kwargs or {}
         try:
-            self.refuse_compiled(func)
+            if self.is_compiling():
+                return refuse_compiled(func, args, kwargs)
             facts = facts_of(func)
             if facts.skipped:
                 return func(*args, **kwargs)
