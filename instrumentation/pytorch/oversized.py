@@ -1,6 +1,6 @@
 """Which kernels leave a small result at the beginning of a larger storage?
 
-They reduce into the storage of what they reduce and give that back under a smaller shape. Fake kernels
+They reduce into the storage of what they reduce and give that back under a smaller shape. Fake ones
 do not: without this table a recording on fake tensors would know of less memory than is taken.
 """
 
@@ -39,4 +39,4 @@ def storage_bytes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], res
     if reduction == _NO_REDUCTION:
         return nbytes
     shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
-    return max(nbytes, shape.numel() * int(result.element_size()))
+    return max(nbytes, int(shape.numel() * result.element_size()))
