@@ -8,6 +8,7 @@ allocator; reserved memory is what the allocator had from the device.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import attrs
 import numpy as np
@@ -145,14 +146,12 @@ def memory_history(history: DeviceHistory) -> Allocations:
         reserved,
         peak_at,
         tuple(
-            Allocation(
-                life.address, life.size_bytes, life.begin or None, life.frames
-            )
+            Allocation(life.address, life.size_bytes, life.begin or None, life.frames)
             for life in ordered
         ),
         tuple(_out_of_memory(history.events, lives.allocated, reserved)),
         int(lives.allocated[0]),
-        (*lives.problems, *problems),
+        (*lives.problems, *problems, *_overlaps(history)),
     )
 
 
@@ -176,7 +175,7 @@ class _Lives:
         self.all: list[_Life] = []
         self._allocated: dict[int, _Life] = {}
         self._active: dict[int, _Life] = {}
-        self._lost = self._missing = 0
+        self._lost = self._missing = self._differing = self._again = 0
         actions = {event.action for event in history.events}
         # A recording may leave out either kind of free; the other then stands for both.
         self._requests = FREE_REQUESTED in actions
@@ -202,7 +201,11 @@ class _Lives:
             self._allocated[address] = self._active[address] = life
         elif event.action == FREE_REQUESTED:
             if address not in self._allocated:
+                if self._completes and address in self._active:
+                    self._again += 1
+                    return
                 self._was_there(address, event.size_bytes, ())
+            self._differing += self._allocated[address].size_bytes != event.size_bytes
             self._allocated.pop(address).end = at
             if not self._completes:
                 self._active.pop(address).completed = at
@@ -215,6 +218,8 @@ class _Lives:
             if self._requests:  # the request came before the history
                 life.end = 0
         life = self._active.pop(address)
+        if event.action == FREE_COMPLETED and address in self._allocated:
+            self._differing += life.size_bytes != event.size_bytes
         life.completed = at
         life.end = min(life.end, at)
         self._allocated.pop(address, None)
@@ -257,6 +262,13 @@ class _Lives:
                 f"{self._missing:,} allocations were not seen to be freed, and the snapshot does "
                 "not hold them"
             )
+        if self._differing:
+            yield (
+                "frees of another size than their allocation, whose size is taken: "
+                f"{self._differing:,}"
+            )
+        if self._again:
+            yield f"frees that were asked for a second time, and are left out: {self._again:,}"
         unknown = sorted(actions.difference(ACTIONS))
         if unknown:
             yield f"events of unknown kinds are left out: {', '.join(unknown)[:100]}"
@@ -278,6 +290,14 @@ def _reserved(history: DeviceHistory) -> tuple[Ints, list[str]]:
         else ("more reserved memory is given back than was seen to be got")
     )
     return total - below, [f"{words}; what was there before is taken to be the least that fits"]
+
+
+def _overlaps(history: DeviceHistory) -> Iterable[str]:
+    """Segments that share memory, which the device does not give twice."""
+    ranges = sorted((each.address, each.address + each.size_bytes) for each in history.segments)
+    count = sum(begin < end for (_, end), (begin, _) in pairwise(ranges))
+    if count:
+        yield f"segments that begin within another, whose bytes are counted twice: {count:,}"
 
 
 def _out_of_memory(

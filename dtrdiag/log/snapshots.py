@@ -17,7 +17,7 @@ import orjson
 from dtrdiag.errors import DtrdiagError, InputError, SnapshotError
 from dtrdiag.files import open_source, read_bytes
 from dtrdiag.log.unpickling import is_pickle, plain_value
-from dtrdiag.suggestions import quoted
+from dtrdiag.suggestions import no_such, quoted
 
 ALLOC, FREE_REQUESTED, FREE_COMPLETED = "alloc", "free_requested", "free_completed"
 SEGMENT_ALLOC, SEGMENT_FREE = "segment_alloc", "segment_free"
@@ -29,10 +29,15 @@ ACTIONS = (
 )  # fmt: skip
 """What the allocator does."""
 ACTIVE, AWAITING, INACTIVE = "active_allocated", "active_awaiting_free", "inactive"
+STATES = (ACTIVE, AWAITING, "active_pending_free", INACTIVE)
+"""Of blocks; the third is what older versions call the second."""
 MAX_EVENTS = 10_000_000
 MAX_FRAMES = 1_000
 MAX_SIZE = 1 << 60
+MAX_SUM = 1 << 62
+"""Of all sizes together: no count of bytes overflows."""
 HEAD_BYTES = 4096
+_SUMMED = ("size", "total_size", "requested_size")
 _JSON = re.compile(
     rb'\A\s*\{\s*"(segments|device_traces|allocator_settings|external_annotations)"\s*:'
 )
@@ -145,12 +150,14 @@ class _Reader:
     def __init__(self, path: str) -> None:
         self._path = path
         self._count = 0
+        self._sum_bytes = 0
         self._frames: dict[tuple[str, int, str], CallFrame] = {}
         self._stacks: dict[int, tuple[CallFrame, ...]] = {}
 
     def snapshot(self, value: Any) -> MemorySnapshot:
         if not isinstance(value, dict) or not {"segments", "device_traces"} & value.keys():
             raise self._error("the file", "no memory snapshot: neither segments nor device_traces")
+        self._count_all(value)
         segments: dict[int, list[Segment]] = {}
         for at, fields in enumerate(self._list(value.get("segments", []), "segments")):
             where = f"segment {at}"
@@ -167,6 +174,34 @@ class _Reader:
         if not devices:
             raise self._error("the file", "a memory snapshot of no device at all")
         return MemorySnapshot(self._path, tuple(devices))
+
+    def _count_all(self, value: dict[str, Any]) -> None:
+        """Refuse what is too much before any of it is read.
+
+        A pickle can have one list in many places; none that is read twice is that of an allocator.
+        """
+        parts = self._list(value.get("segments", []), "segments")
+        traces = self._list(value.get("device_traces", []), "device_traces")
+        lists = {
+            "segments": parts,
+            "device_traces": traces,
+            **{f"device_traces[{at}]": each for at, each in enumerate(traces)},
+            **{
+                f"segment {at}, blocks": part.get("blocks")
+                for at, part in enumerate(parts)
+                if isinstance(part, dict)
+            },
+        }
+        total, seen = 0, dict[int, str]()
+        for where, each in lists.items():
+            if not isinstance(each, list | tuple) or not each:
+                continue
+            total += len(each)
+            if total > MAX_EVENTS:
+                raise self._error(where, f"more than {MAX_EVENTS:,} events, segments and blocks")
+            if id(each) in seen:
+                raise self._error(where, f"the same list as {seen[id(each)]}")
+            seen[id(each)] = where
 
     def _events(self, values: Any, device: int) -> tuple[AllocatorEvent, ...]:
         found = []
@@ -194,25 +229,39 @@ class _Reader:
 
     def _segment(self, fields: dict[str, Any], where: str) -> Segment:
         address = self._number(fields, "address", where)
+        size_bytes = self._number(fields, "total_size", where)
         blocks, at = [], address
         for number, block in enumerate(self._list(fields.get("blocks", []), f"{where}, blocks")):
             inner = f"{where}, block {number}"
             self._counted(inner)
-            size = self._number(self._dict(block, inner), "size", inner)
-            state = block.get("state")
-            if not isinstance(state, str):
-                raise self._error(inner, f"no state: {_short(state)}")
-            blocks.append(
-                Block(
-                    self._number(block, "address", inner, at),
-                    size,
-                    self._number(block, "requested_size", inner, size),
-                    state,
-                    self._stack(block.get("frames"), inner),
+            found = self._block(self._dict(block, inner), inner, at)
+            at = found.address + found.size_bytes
+            if at > address + size_bytes:
+                raise self._error(
+                    inner,
+                    f"{found.size_bytes} bytes at {found.address} end outside its segment of "
+                    f"{size_bytes} bytes at {address}",
                 )
+            blocks.append(found)
+        return Segment(address, size_bytes, tuple(blocks))
+
+    def _block(self, fields: dict[str, Any], where: str, least: int) -> Block:
+        """A block; `least` is where its segment, or the block before it, lets it begin."""
+        size = self._number(fields, "size", where)
+        address = self._number(fields, "address", where, least)
+        requested = self._number(fields, "requested_size", where, size)
+        state = fields.get("state")
+        if not isinstance(state, str):
+            raise self._error(where, f"no state: {_short(state)}")
+        if state not in STATES:
+            raise self._error(where, no_such("state", state, STATES))
+        if address < least:
+            raise self._error(
+                where, f"begins at {address}, before {least}: outside its segment, or in another"
             )
-            at += size
-        return Segment(address, self._number(fields, "total_size", where), tuple(blocks))
+        if state == ACTIVE and requested > size:
+            raise self._error(where, f"{requested} bytes were asked for, and it has {size}")
+        return Block(address, size, requested, state, self._stack(fields.get("frames"), where))
 
     def _stack(self, value: Any, where: str) -> tuple[CallFrame, ...]:
         if value is None:
@@ -242,6 +291,10 @@ class _Reader:
             raise self._error(where, f"{name} is no size or address: {_short(value)}")
         if value > MAX_SIZE and name not in ("addr", "address"):
             raise self._error(where, f"{name} is absurdly large: {_short(value)}")
+        if name in _SUMMED:
+            self._sum_bytes += value
+            if self._sum_bytes > MAX_SUM:
+                raise self._error(where, f"all sizes up to {name} add up to more than 4 EiB")
         return value
 
     def _list(self, value: Any, where: str) -> list[Any]:

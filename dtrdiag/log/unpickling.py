@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 from dtrdiag.errors import SnapshotError
@@ -19,6 +21,8 @@ MAX_BYTES = 512 << 20
 """Of a pickle."""
 MAX_VALUES = 16_000_000
 """Lists, tuples, dicts and remembered values that a pickle may make, and values on its stack."""
+MAX_DEPTH = 1_000
+"""Of values within values; a snapshot has fewer than ten levels."""
 MAX_INT_BYTES = 16
 PROTO = 0x80
 PROTOCOLS = range(2, 6)
@@ -76,6 +80,9 @@ class _Machine:
         self.marks: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
         self.made = 0
+        # The container that was filled last, and how deep it is: what is nested level by level.
+        self.filled: Any = None
+        self.depth = 0
         self.table: list[Callable[[], None] | None] = [None] * 256
         for code, action in self._actions().items():
             self.table[code] = action
@@ -142,9 +149,9 @@ class _Machine:
             0x5D: lambda: self._make([]),
             0x7D: lambda: self._make({}),
             0x29: lambda: push(()),
-            0x6C: lambda: self._make(self._since_mark()),
-            0x74: lambda: self._make(tuple(self._since_mark())),
-            0x64: lambda: self._make(self._dict(self._since_mark())),
+            0x6C: lambda: self._make_of(self._since_mark()),
+            0x74: lambda: self._make_of(tuple(self._since_mark())),
+            0x64: lambda: self._make_dict(self._since_mark()),
             0x85: lambda: self._tuple(1),
             0x86: lambda: self._tuple(2),
             0x87: lambda: self._tuple(3),
@@ -196,8 +203,27 @@ class _Machine:
         self._count()
         self.stack.append(value)
 
+    def _make_of(self, values: list[Any] | tuple[Any, ...]) -> None:
+        self._nest(values, values)
+        self._make(values)
+
+    def _make_dict(self, items: list[Any]) -> None:
+        found = self._dict(items)
+        self._nest(found, items)
+        self._make(found)
+
+    def _nest(self, target: Any, values: list[Any] | tuple[Any, ...]) -> None:
+        """Count levels where a container goes into the next one, and refuse too many."""
+        depth = self.depth + 1 if any(map(is_, values, repeat(self.filled))) else 1
+        self.depth = max(self.depth, depth) if target is self.filled else depth
+        self.filled = target
+        if self.depth > MAX_DEPTH:
+            raise _RefusedError(f"values within values, more than {MAX_DEPTH:,} levels")
+
     def _mark(self) -> None:
         self._count()
+        if len(self.marks) >= MAX_DEPTH:
+            raise _RefusedError(f"values within values, more than {MAX_DEPTH:,} levels")
         self.marks.append(self.stack)
         self.stack = []
 
@@ -210,19 +236,25 @@ class _Machine:
         if len(values) < size:
             raise IndexError
         del self.stack[-size:]
-        self._make(values)
+        self._make_of(values)
 
     def _extend(self, values: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is not list:
             raise _RefusedError("something is appended to what is no list")
+        self._nest(target, values)
         target.extend(values)
 
     def _update(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is not dict:
             raise _RefusedError("an item is set in what is no dict")
-        target.update(self._dict(items))
+        found = self._dict(items)
+        self._nest(target, items)
+        size = len(target) + len(found)
+        target.update(found)
+        if len(target) < size:
+            raise _RefusedError("a key twice in one dict")
 
     def _dict(self, items: list[Any]) -> dict[str, Any]:
         if len(items) % 2:
@@ -231,7 +263,10 @@ class _Machine:
         # Texts alone: their hashes cannot be chosen so that many collide.
         if not all(type(key) is str for key in keys):
             raise _RefusedError("a key that is no text")
-        return dict(zip(keys, items[1::2], strict=True))
+        found = dict(zip(keys, items[1::2], strict=True))
+        if len(found) < len(keys):
+            raise _RefusedError("a key twice in one dict")
+        return found
 
     def _remember(self, number: int) -> None:
         self._count()

@@ -117,6 +117,16 @@ PROBLEMS = {
     ),
     "not held in the end": ([alloc(0, 10)], [], "1 allocations were not seen to be freed"),
     "no allocations": (free(0, 10), [], "the recording left out allocations"),
+    "freed by another size": (
+        [alloc(0, 100), *free(0, 70), alloc(0, 100), event("free_completed", 0, 70)],
+        [],
+        "frees of another size than their allocation, whose size is taken: 2",
+    ),
+    "freed twice": (
+        [alloc(0, 10), event("free_requested", 0, 10), *free(0, 10)],
+        [],
+        "frees that were asked for a second time, and are left out: 1",
+    ),
     "later kinds": ([event("defragment")], [], "events of unknown kinds are left out: defragment"),
     "reserved": (
         [event("segment_alloc", 0, 1 << 30)],
@@ -132,6 +142,20 @@ def test_what_does_not_fit_together_is_told(events, held, words):
     assert len(found.problems) == 1
     assert found.problems[0].startswith(words)
     assert (found.reserved_bytes >= 0).all()
+
+
+def test_segments_that_share_memory_are_told():
+    segments = [Segment(at, 100, ()) for at in (0, 100, 150, 400)]
+    found = memory_history(DeviceHistory(0, (), tuple(segments)))
+    assert found.problems == (
+        "segments that begin within another, whose bytes are counted twice: 1",
+    )
+
+
+def test_a_second_request_to_free_changes_no_memory():
+    found = memory_history(history(alloc(0, 10), event("free_requested", 0, 10), *free(0, 10)))
+    assert found.allocated_bytes.tolist() == [0, 10, 0, 0, 0]
+    assert found.active_bytes.tolist() == [0, 10, 10, 10, 0]
 
 
 @st.composite

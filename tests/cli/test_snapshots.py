@@ -51,6 +51,19 @@ def test_a_page_beside_logs(answers, files, small, works):
     assert "works.jsonl, recurrent-16 under dtr" in text
 
 
+def test_what_does_not_fit_together_is_told_on_standard_error_and_on_the_page(dtrdiag, here):
+    events = [EVENTS[1], EVENTS[1], EVENTS[2] | {"size": 70}]
+    (here / "odd.json").write_text(json.dumps({"segments": [], "device_traces": [events]}))
+    answer = dtrdiag("report", "odd.json", "-o", "page.html")
+    assert answer.status == 0
+    first, second = answer.err.splitlines()
+    assert first.startswith("dtrdiag: note: odd.json: Device 0: 1 allocations were made where ano")
+    assert second.endswith("frees of another size than their allocation, whose size is taken: 1.")
+    text = (here / "page.html").read_text()
+    for line in (first, second):
+        assert line.partition("odd.json: ")[2] in text
+
+
 @pytest.mark.parametrize("name", ["snapshot.pickle", "snapshot.json"])
 @pytest.mark.parametrize(
     "words",

@@ -123,6 +123,26 @@ BAD = {
     "blocks no list": (changed(PART, blocks=1), "segment 0, blocks: not a list: 1"),
     "a block no dict": (changed(PART, blocks=[1]), "segment 0, block 0: not a dict: 1"),
     "a block's state": (changed(BLOCK, state=3), "segment 0, block 0: no state: 3"),
+    "a block's unknown state": (
+        changed(BLOCK, state="weird"),
+        'segment 0, block 0: no state "weird"; there are active_allocated, active_awaiting_free, ',
+    ),
+    "a block before its segment": (
+        changed(BLOCK, address=4095),
+        "segment 0, block 0: begins at 4095, before 4096: outside its segment, or in another",
+    ),
+    "a block beyond its segment": (
+        changed(BLOCK, size=3000, address=4100),
+        "segment 0, block 0: 3000 bytes at 4100 end outside its segment of 2048 bytes at 4096",
+    ),
+    "a block within another": (
+        changed(("segments", 0, "blocks", 1), address=4100),
+        "segment 0, block 1: begins at 4100, before 5120: outside its segment, or in another",
+    ),
+    "a block smaller than asked for": (
+        changed(BLOCK, requested_size=1025),
+        "segment 0, block 0: 1025 bytes were asked for, and it has 1024",
+    ),
     "a block's size": (changed(BLOCK, size=-2), "segment 0, block 0: size is no size"),
 }
 
@@ -145,11 +165,38 @@ def test_a_value_that_holds_itself_is_refused(tmp_path):
         read_snapshot(written(tmp_path, {"device_traces": [events]}, "4"))
 
 
-def test_what_is_shared_a_million_times_is_not_walked_a_million_times(tmp_path, monkeypatch):
+def test_what_is_too_much_is_refused_before_any_of_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(snapshots, "MAX_EVENTS", 10_000)
-    events = [ALLOC] * 1000
-    with pytest.raises(SnapshotError, match="more than 10,000 events, blocks and frames"):
-        read_snapshot(written(tmp_path, {"device_traces": [events] * 1000}, "4"))
+    monkeypatch.setattr(snapshots._Reader, "_event", None)
+    monkeypatch.setattr(snapshots._Reader, "_block", None)
+    many = {"device_traces": [[ALLOC] * 1000 for _ in range(11)]}
+    blocks = {"segments": [SEGMENT | {"blocks": [{}] * 1000} for _ in range(11)]}
+    for value in (many, blocks):
+        with pytest.raises(SnapshotError, match="more than 10,000 events, segments and blocks"):
+            read_snapshot(written(tmp_path, value, "4"))
+
+
+def test_what_is_shared_a_thousand_times_is_not_read_a_thousand_times(tmp_path):
+    events, blocks = [ALLOC] * 1000, [{"size": 0, "state": "inactive"}]
+    path = written(tmp_path, {"device_traces": [events] * 1000}, "4")
+    with pytest.raises(
+        SnapshotError, match=r"device_traces\[1\]: the same list as device_traces\[0"
+    ):
+        read_snapshot(path)
+    path = written(tmp_path, {"segments": [SEGMENT | {"blocks": blocks} for _ in range(2)]}, "4")
+    with pytest.raises(SnapshotError, match="segment 1, blocks: the same list as segment 0, block"):
+        read_snapshot(path)
+    empty = []
+    path = written(tmp_path, VALUE | {"device_traces": [empty, empty, [ALLOC]]}, "4")
+    assert [device.device for device in read_snapshot(path).devices] == [1, 2]
+
+
+def test_sizes_that_no_count_of_bytes_holds_are_refused(tmp_path):
+    events = [ALLOC | {"addr": at, "size": 1 << 60} for at in range(9)]
+    with pytest.raises(
+        SnapshotError, match="event 4 of device 0: all sizes up to size add up to m"
+    ):
+        read_snapshot(written(tmp_path, {"device_traces": [events]}, "4"))
 
 
 def test_damaged_json_and_missing_files(tmp_path):

@@ -4,6 +4,7 @@ import os
 import pickle
 import pickletools
 import struct
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -149,14 +150,52 @@ def test_damaged_and_hostile_bytes_are_one_line(content, what):
     assert what in refusal(content)
 
 
-def test_deep_nesting_is_read_and_let_go():
-    depth = 300_000
-    value = plain_value(PROTO + b"]" * depth + b"a" * (depth - 1) + b".", "x")
-    levels = 0
+DEEP = {
+    "lists": b"]" * 5000 + b"a" * 4999,
+    "dicts": b"}X\x01\0\0\0k" * 5000 + b"Ns" + b"s" * 4999,
+    "tuples": b")" + b"\x85" * 5000,
+    "pairs": b")" + b"N\x86" * 5000,
+    "lists of marks": b"(" * 5000 + b"l" * 5000,
+    "lists beside others": b"]" * 5000 + b"]aa" * 4999,
+    "lists one after another": b"]" + b"\x85q\0]h\0a" * 5000,
+}
+
+
+@pytest.mark.parametrize("content", DEEP.values(), ids=[*DEEP])
+def test_values_within_values_are_refused_before_all_is_made(content):
+    assert "values within values, more than 1,000 levels at byte" in refusal(PROTO + content + b".")
+
+
+def test_a_few_hundred_levels_are_read():
+    value = plain_value(PROTO + b"]" * 999 + b"a" * 998 + b".", "x")
+    levels = 1
     while value:
         (value,) = value
         levels += 1
-    assert levels == depth - 1
+    assert levels == 999
+
+
+def test_nesting_that_is_not_seen_as_such_is_read_and_let_go():
+    """Between any two levels a list is filled that has nothing to do with them."""
+    depth = 100_000
+    numbers = [struct.pack("<I", number) for number in range(1, depth + 1)]
+    levels = [b"h\0Na]r" + new + b"j" + old + b"a" for old, new in pairwise(numbers)]
+    content = PROTO + b"(]q\0]r" + numbers[0] + b"".join(levels) + b"l."
+    value, found = plain_value(content, "x")[-1], 1
+    while value:
+        (value,) = value
+        found += 1
+    assert found == depth
+
+
+def test_a_key_that_stands_twice_is_refused():
+    twice = b"X\x01\0\0\0kK\x01"
+    for content in (
+        b"}(" + twice * 2 + b"u.",
+        b"}" + (twice + b"s") * 2 + b".",
+        b"(" + twice * 2 + b"d.",
+    ):
+        assert "a key twice in one dict" in refusal(PROTO + content)
 
 
 @pytest.mark.parametrize("piece", [b"]", b"(", b"]\x94"], ids=["lists", "marks", "remembered"])

@@ -21,6 +21,8 @@ from dtrdiag.units import LONG_NAME, both_bytes, count, cut_words, exact_bytes, 
 TOP = 25
 FRAMES = 4
 """Of an allocation, how many lines are told."""
+PROBLEMS_ID = "not-said"
+"""Of the section about what does not fit together."""
 _BEFORE = "before the history"
 
 
@@ -42,7 +44,7 @@ def snapshot_page(
     problems = [f"Device {each.device}: {words}." for each in found for words in each.problems]
     if problems:
         parts = (Words(tuple(problems)),)
-        sections.append(Section("not-said", "What does not fit together", parts))
+        sections.append(Section(PROBLEMS_ID, "What does not fit together", parts))
     name = plain_name(PurePath(snapshot.path).name, LONG_NAME)
     return Page(
         title=f"Memory snapshot {name}",
@@ -51,6 +53,12 @@ def snapshot_page(
         sections=tuple(sections),
         made_by=made_by,
     )
+
+
+def problems_told(page: Page) -> list[str]:
+    """What the page of a snapshot says does not fit together, in sentences."""
+    parts = [part for each in page.sections if each.id == PROBLEMS_ID for part in each.parts]
+    return [words for part in parts if isinstance(part, Words) for words in part.paragraphs]
 
 
 def _answer(found: Allocations, devices: int) -> list[str]:
