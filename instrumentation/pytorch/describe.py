@@ -18,7 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from dtrdiag.instrumentation.pytorch.errors import UnsupportedOpError
-from dtrdiag.instrumentation.pytorch.oversized import storage_bytes
+from dtrdiag.instrumentation.pytorch.oversized import enlarged_bytes
 from dtrdiag.instrumentation.pytorch.traffic import moved_bytes
 from dtrdiag.instrumentation.pytorch.undeclared import undeclared_writes
 
@@ -244,11 +244,7 @@ def plan_of(
         key = storage_id(tensor)
         if key not in numbers:
             numbers[key] = ~len(fresh_bytes)
-            nbytes = storage_bytes(facts.name, args, kwargs, tensor)
-            if nbytes > tensor.untyped_storage().nbytes():
-                # Fake tensors take what the real kernel takes.
-                tensor.untyped_storage().resize_(nbytes)
-            fresh_bytes.append(nbytes)
+            fresh_bytes.append(enlarged_bytes(facts.name, args, kwargs, tensor))
         outputs.append((numbers[key], view_of(tensor)))
     writes = tuple((n, given.distinct[n].untyped_storage().nbytes()) for n in given.written)
     computes = fresh_bytes or writes or facts.reads_value

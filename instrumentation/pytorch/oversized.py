@@ -22,8 +22,8 @@ _REDUCES = {
 _MEAN = 1
 
 
-def storage_bytes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
-    """Size in bytes of the storage that the real kernel makes for a result.
+def enlarged_bytes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """Size in bytes of the storage that the real kernel makes for a result; a fake one gets it.
 
     Args:
         name: of the operator.
@@ -31,7 +31,8 @@ def storage_bytes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], res
         kwargs: its keyword arguments.
         result: a result in a storage of its own, real or fake.
     """
-    nbytes = int(result.untyped_storage().nbytes())
+    storage = result.untyped_storage()
+    nbytes = int(storage.nbytes())
     position = _REDUCES.get(name)
     if position is None or result.device.type != "cpu":
         return nbytes
@@ -39,4 +40,7 @@ def storage_bytes(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], res
     if reduction == _NO_REDUCTION:
         return nbytes
     shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
-    return max(nbytes, int(shape.numel() * result.element_size()))
+    larger = int(shape.numel() * result.element_size())
+    if larger > nbytes:
+        storage.resize_(larger)
+    return max(nbytes, larger)
