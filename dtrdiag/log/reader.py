@@ -20,6 +20,7 @@ from dtrdiag.errors import LogError
 from dtrdiag.events.codec import decode, header_version, is_unknown_kind
 from dtrdiag.events.records import SCHEMA_MINOR, End, Event, RunHeader
 from dtrdiag.files import open_source
+from dtrdiag.jsontext import encoding_problem
 from dtrdiag.units import changes_words, exact_bytes, plain_name
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class LogReader:
                 fields = orjson.loads(line)
             except orjson.JSONDecodeError:
                 what = "not an event log: line 1 is not JSON" if whole else "cut in the run header"
-                raise self._error(what, 1) from None
+                raise self._error(encoding_problem(line) or what, 1) from None
             if isinstance(fields, dict) and "INSTRUCTION" in fields and "event" not in fields:
                 raise self._error("a DTR log (a trace), not an event log", 1)
             try:

@@ -16,6 +16,7 @@ import orjson
 
 from dtrdiag.errors import DtrdiagError, InputError, SnapshotError
 from dtrdiag.files import open_source, read_bytes
+from dtrdiag.jsontext import encoding_problem, key_twice, parse_json
 from dtrdiag.log.unpickling import is_pickle, plain_value
 from dtrdiag.suggestions import no_such, quoted
 
@@ -135,12 +136,18 @@ def read_snapshot(source: str) -> MemorySnapshot:
     if is_pickle(content[:2]):
         value = plain_value(content, source)
     else:
+        problem = encoding_problem(content)
+        if problem is not None:
+            raise SnapshotError(problem, path=source)
         try:
-            value = orjson.loads(content)
+            value = parse_json(content)
         except orjson.JSONDecodeError as error:
             raise SnapshotError(
                 f"neither a pickle nor JSON: {error.msg}", path=source, line=error.lineno
             ) from None
+        twice = key_twice(content, value)
+        if twice is not None:
+            raise SnapshotError(f"{quoted(twice[1])} stands twice in one object", path=source)
     return _Reader(source).snapshot(value)
 
 

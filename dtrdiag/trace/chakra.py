@@ -19,7 +19,7 @@ from dtrdiag.trace.builder import TraceBuilder, shown
 from dtrdiag.trace.chakraencoding import Encoder, Operator, Storage, tell_apart
 from dtrdiag.trace.chakralevels import operators
 from dtrdiag.trace.chakranodes import read_nodes
-from dtrdiag.trace.jsondocs import Place, parse_document
+from dtrdiag.trace.jsondocs import Place, check_keys, parse_document
 from dtrdiag.trace.kineto import read_durations
 from dtrdiag.trace.model import Trace
 from dtrdiag.units import count, exact_bytes
@@ -127,6 +127,7 @@ def parse_execution_trace(
 ) -> ExecutionTrace:
     """Read an execution trace from its uncompressed bytes; see `read_execution_trace`."""
     document = Place(parse_document(content, path), path)
+    check_keys(content, document.fields, path)
     schema = document.text("schema")
     if CHAKRA not in schema or not schema.startswith("1."):
         raise document.error(f"schema is {shown(schema)}, and 1.x.x-chakra is what is read")

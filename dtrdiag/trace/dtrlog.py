@@ -14,9 +14,10 @@ from typing import Any
 
 import orjson
 
-from dtrdiag.errors import TraceError
 from dtrdiag.files import ARCHIVE_SEPARATOR, read_bytes
+from dtrdiag.jsontext import key_twice, parse_json
 from dtrdiag.trace.builder import TraceBuilder, shown
+from dtrdiag.trace.jsondocs import check_text
 from dtrdiag.trace.model import Instruction, Trace
 
 START = "START"
@@ -40,8 +41,7 @@ def read_dtr_log(source: str | os.PathLike[str], *, name: str | None = None) -> 
 
 def parse_dtr_log(content: bytes, *, name: str, path: str = "<memory>") -> Trace:
     """Read a DTR log from its uncompressed bytes; see `read_dtr_log`."""
-    if not content.strip():
-        raise TraceError("the file is empty", path=path)
+    check_text(content, path)
     return _Reader(content, TraceBuilder(name, path)).read()
 
 
@@ -108,6 +108,9 @@ class _Reader:
             raise self.builder.error(f"not JSON: {error}{last}") from None
         if not isinstance(line, dict):
             raise self.builder.error("not a JSON object")
+        # Most lines have as many colons as keys, and none of their keys can stand twice.
+        if raw.count(b":") != len(line) and (twice := key_twice(raw, line)) is not None:
+            raise self.builder.error(f"{shown(twice[1])} stands twice in one object")
         return line
 
     def _follower(self, kind: str, owner: str, name: str) -> Line:
@@ -197,8 +200,15 @@ class _Reader:
         elif isinstance(value, int) and not isinstance(value, bool):
             return value
         elif isinstance(value, float) and value.is_integer():
+            if abs(value) >= 1 << 53:
+                return self._as_given(field, int(value))
             return int(value)
         raise self.builder.error(f"{field} is not an integer: {_quoted(value)}")
+
+    def _as_given(self, field: str, value: int) -> int:
+        """A number of the line at hand that was too long for 64 bits, with all its digits."""
+        given = parse_json(self.lines[self.builder.line - 1]).get(field)
+        return given if type(given) is int else value
 
 
 def _quoted(value: object) -> str:

@@ -17,7 +17,7 @@ from dtrdiag.errors import TraceError
 from dtrdiag.files import read_bytes
 from dtrdiag.suggestions import no_such
 from dtrdiag.trace.builder import MAX_BYTES, MAX_COST_NS, TraceBuilder, shown
-from dtrdiag.trace.jsondocs import REQUIRED, Place, parse_document
+from dtrdiag.trace.jsondocs import REQUIRED, Place, check_keys, parse_document
 from dtrdiag.trace.model import CONSTANT_NAME, Trace
 
 GRAPH_SCHEMA = "dtrdiag.graph/1"
@@ -75,6 +75,7 @@ def parse_graph(content: bytes, *, name: str, path: str = "<memory>") -> Trace:
         TraceError: see `read_graph`.
     """
     document = Place(parse_document(content, path), path)
+    check_keys(content, document.fields, path)
     schema = document.text("schema")
     if schema != GRAPH_SCHEMA:
         raise document.error(f"schema is {shown(schema)}, and {GRAPH_SCHEMA!r} is what is read")

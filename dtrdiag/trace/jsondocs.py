@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from dtrdiag.errors import TraceError
+from dtrdiag.jsontext import encoding_problem, key_twice, parse_json
 from dtrdiag.suggestions import no_such
 from dtrdiag.trace.builder import shown
 
@@ -24,18 +25,44 @@ def parse_document(content: bytes, path: str) -> dict[str, Any]:
     """The JSON object that a file holds.
 
     Raises:
-        TraceError: it is empty, cut, not JSON or not an object; with the line, where there is one.
+        TraceError: it is empty, cut, not UTF-8, not JSON or not an object; with
+            the line, where there is one.
     """
-    if not content.strip():
-        raise TraceError("the file is empty", path=path)
+    check_text(content, path)
     try:
-        document = orjson.loads(content)
+        document = parse_json(content)
     except orjson.JSONDecodeError as error:
         cut = " (the file ends in the middle of the document)" * (error.pos >= len(content) - 1)
         raise TraceError(f"not JSON: {error.msg}{cut}", path=path, line=error.lineno) from None
     if not isinstance(document, dict):
         raise TraceError("not a JSON object", path=path)
     return document
+
+
+def check_text(content: bytes, path: str) -> None:
+    """Refuse what is no text of a trace whatever is in it.
+
+    Raises:
+        TraceError: it is empty, or in another encoding than UTF-8.
+    """
+    if not content.strip():
+        raise TraceError("the file is empty", path=path)
+    problem = encoding_problem(content)
+    if problem is not None:
+        raise TraceError(problem, path=path)
+
+
+def check_keys(content: bytes, document: Object, path: str) -> None:
+    """Refuse a document in which one of two values would be taken without a word.
+
+    Raises:
+        TraceError: a key stands twice in one object.
+    """
+    found = key_twice(content, document)
+    if found is not None:
+        fields, key = found
+        of = f"{shown(fields['name'])}: " if isinstance(fields.get("name"), str) else ""
+        raise TraceError(f"{of}{shown(key)} stands twice in one object", path=path)
 
 
 class Place:
@@ -94,9 +121,10 @@ class Place:
         if value is default:
             return value  # type: ignore[no-any-return]
         if value < 0:
-            raise self.error(f"{field} is negative: {shown(value)}")
+            raise self.error(f"{field} is negative: {shown(self.fields[field])}")
         if value > most:
-            raise self.error(f"{field} is absurdly large: {shown(value)}, the limit is {most}")
+            given = shown(self.fields[field])
+            raise self.error(f"{field} is absurdly large: {given}, the limit is {most}")
         return value
 
     def items(self, field: str, default: Any = REQUIRED) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 import orjson
 
@@ -87,22 +88,26 @@ def _dtr_log(content: bytes, name: str, path: str) -> Trace:
     try:
         return parse_dtr_log(content, name=name, path=path)
     except TraceError:
-        if _is_document(content):
-            raise TraceError(
-                'a JSON document, and no DTR log: one of another kind begins with its "schema"',
-                path=path,
-            ) from None
-        raise
+        fields = _document(content)
+        if fields is None:
+            raise
+        if isinstance(fields.get("schema"), str):
+            schema = shown(fields["schema"])
+            what = f'a document of schema {schema}, which is told by a "schema" that comes first'
+        else:
+            what = 'a JSON document, and no DTR log: one of another kind begins with its "schema"'
+        raise TraceError(what, path=path) from None
 
 
-def _is_document(content: bytes) -> bool:
-    """Whether the file is one JSON object of several lines."""
-    if content.lstrip()[:1] != b"{" or not content.strip().count(b"\n"):
-        return False
+def _document(content: bytes) -> dict[str, Any] | None:
+    """The one JSON object that a file is; None: it is not, or an instruction of a DTR log."""
+    if content.lstrip()[:1] != b"{":
+        return None
     try:
-        return isinstance(orjson.loads(content), dict)
+        fields = orjson.loads(content)
     except ValueError:
-        return False
+        return None
+    return fields if isinstance(fields, dict) and "INSTRUCTION" not in fields else None
 
 
 def _check_readable(content: bytes, path: str) -> None:

@@ -179,6 +179,8 @@ def test_nothing_may_follow_the_end_event(tmp_path, tail):
     ("content", "message"),
     [
         (b"", "an empty file, not an event log"),
+        (b"\xef\xbb\xbf" + TEXT, "the text begins with a byte-order mark"),
+        (TEXT.decode().encode("utf-16"), "the text is in UTF-16, and UTF-8 is what is read"),
         (b"PK\x03\x04\x00\n\n", "not an event log: line 1 is not JSON"),
         (b'{"INSTRUCTION": "ANNOTATE"}\n', r"a DTR log \(a trace\), not an event log"),
         (LINES[1], "begins with a 'op' event, not with 'run'"),

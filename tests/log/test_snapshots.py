@@ -48,6 +48,13 @@ def written(folder, value, how):
     return str(path)
 
 
+def test_a_snapshot_in_another_encoding_is_refused_by_it(tmp_path):
+    path = tmp_path / "other.json"
+    path.write_bytes(json.dumps(VALUE).encode("utf-16"))
+    with pytest.raises(SnapshotError, match="the text is in UTF-16"):
+        read_snapshot(str(path))
+
+
 @pytest.mark.parametrize("how", ["2", "4", "5", "json", "gz"])
 def test_what_is_in_it_whatever_it_is_written_as(how, tmp_path):
     path = written(tmp_path, VALUE, how)
@@ -206,6 +213,19 @@ def test_damaged_json_and_missing_files(tmp_path):
         read_snapshot(str(path))
     with pytest.raises(InputError, match="no such file"):
         read_snapshot(str(tmp_path / "missing"))
+
+
+def test_a_size_is_told_as_it_was_given(tmp_path):
+    value = changed(EVENT, size=10**25)
+    with pytest.raises(SnapshotError, match="size is absurdly large: 10000000000000000000000000 "):
+        read_snapshot(written(tmp_path, value, "json"))
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path):
+    path = tmp_path / "twice.json"
+    path.write_text(json.dumps(VALUE).replace('"size": 1000,', '"size": 1000, "size": 1000,', 1))
+    with pytest.raises(SnapshotError, match='"size" stands twice in one object'):
+        read_snapshot(str(path))
 
 
 def test_actions_of_a_later_version_are_kept(tmp_path):

@@ -383,11 +383,53 @@ def test_what_is_no_document_is_refused(content, text):
 
 
 @pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('{"name":"a","cost":1,"cost":2,"memory":1}', "'a': 'cost' stands twice in one object"),
+        ('{"name":"a","cost":1,"memory":1,"cost" :2}', "'a': 'cost' stands twice in one object"),
+        ('{"name":"a:","cost":1,"memory":1,"cost":1}', "'a:': 'cost' stands twice in one object"),
+        ('{"name":"a","name":"b","cost":1,"memory":1}', "'a': 'name' stands twice in one object"),
+        (
+            '{"name":"a","cost":1,"results":[{"name":"r","memory":1,"memory":1}]}',
+            "'r': 'memory' stands twice in one object",
+        ),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_by_where_it_is(text, what):
+    content = '{"schema":"dtrdiag.graph/1","comment":"\\"memory\\": {:","nodes":[' + text + "]}"
+    with pytest.raises(TraceError) as refused:
+        parse_graph(content.encode(), name="graph")
+    assert refused.value.what == what
+
+
+def test_what_looks_like_a_key_within_a_text_is_none():
+    text = '{"schema":"dtrdiag.graph/1","comment":"\\"memory\\": {:","nodes":['
+    text += '{"name":"a\\":b","cost":1,"memory":1}]}'
+    assert parse_graph(text.encode(), name="graph").op_name == ('a":b',)
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 30, "-" + "9" * 30, "123456789012345678901"])
+def test_a_number_that_is_refused_is_told_as_it_was_given(number):
+    text = '{"schema":"dtrdiag.graph/1","nodes":[{"name":"a","cost":1,"memory":' + number + "}]}"
+    with pytest.raises(TraceError, match=number):
+        parse_graph(text.encode(), name="graph")
+
+
+@pytest.mark.parametrize(
     ("content", "text"),
     [
         (b"\x80\x04\x95.", "a pickle, which may run what it holds, and is never read"),
         (b'{"schema": "dtrdiag.map/1"}', "a document of schema 'dtrdiag.map/1', which is no trace"),
-        (b'{\n"nodes": [],\n"schema": "dtrdiag.graph/1"}', 'begins with its "schema"'),
+        (b'{\n"nodes": [],\n"name": "x"}', 'begins with its "schema"'),
+        (b'{"nodes": [], "schema": "dtrdiag.graph/1"}', 'told by a "schema" that comes first'),
+        (b'{\n"nodes": [],\n"schema": "dtrdiag.graph/1"}', 'a "schema" that comes first'),
+        (json.dumps(TWO_LAYERS).encode("utf-16"), "the text is in UTF-16, and UTF-8 is what is"),
+        (json.dumps(TWO_LAYERS).encode("utf-16-be"), "the text is in UTF-16"),
+        (json.dumps(TWO_LAYERS).encode("utf-32"), "the text is in UTF-32"),
+        (
+            json.dumps(TWO_LAYERS).encode("utf-8-sig"),
+            "begins with a byte-order mark (BOM): save it",
+        ),
         (b'{"INSTRUCTION": "JUMP"}\n', "unknown instruction 'JUMP'"),
     ],
 )

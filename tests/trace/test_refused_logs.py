@@ -192,6 +192,30 @@ def test_a_log_cut_in_a_line_is_refused_as_cut():
     assert error.line == 5
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32-be"])
+def test_a_log_in_another_encoding_is_refused_by_it(encoding):
+    with pytest.raises(TraceError) as error:
+        parse_dtr_log(dump(X).decode().encode(encoding), name="log", path="f.log")
+    assert error.value.line is None
+    assert ("byte-order mark" in error.value.what) == (encoding == "utf-8-sig")
+    assert error.value.what.endswith(("UTF-8", "UTF-8 without one"))
+
+
+@pytest.mark.parametrize("size", ['"MEMORY":"4","MEMORY":"8"', '"MEMORY" :4,"MEMORY":4'])
+def test_a_key_that_stands_twice_is_refused_at_its_line(size):
+    content = dump([*X, call()]) + b'{"INSTRUCTION":"MEMORY",%s,"NAME":"a::b"}' % size.encode()
+    with pytest.raises(TraceError) as error:
+        parse_dtr_log(content, name="log", path="f.log")
+    assert (error.value.what, error.value.line) == ("'MEMORY' stands twice in one object", 4)
+
+
+@pytest.mark.parametrize("size", [10**30, str(10**30)])
+def test_a_number_is_told_as_it_was_given(size):
+    lines = [json.dumps(line) for line in [*X, call(), memory(size)]]
+    with pytest.raises(TraceError, match=str(10**30)):
+        parse_dtr_log("\n".join(lines).encode(), name="log", path="f.log")
+
+
 @pytest.mark.parametrize("content", [b"", b"\n\n  \n"])
 def test_an_empty_log_is_refused(content):
     error = refused(content)
