@@ -8,6 +8,7 @@ which are given again once an object is gone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ from dtrdiag.trace.jsondocs import Place
 
 _TENSOR, _LIST = "Tensor(", "GenericList["
 _UNDEFINED = "Tensor(nullptr"
+MAX_DEPTH = 256
+"""Of operators within operators: time to read grows with it."""
 NUMBER_BYTES = 8
 """Of a number of Python, as a tensor."""
 
@@ -106,6 +109,7 @@ def read_nodes(document: Place) -> tuple[list[Node], int]:
     ordered = sorted(nodes.values(), key=lambda node: node.id)
     roots = []
     unfinished = set()
+    depths: dict[int, int] = {}
     for node in ordered:
         node.last = node.id
         if node.parent not in nodes:
@@ -119,6 +123,11 @@ def read_nodes(document: Place) -> tuple[list[Node], int]:
                 f"began before node {node.parent}, within which it happened"
             )
         nodes[node.parent].children.append(node)
+        depths[node.id] = depths.get(node.parent, 0) + nodes[node.parent].is_op
+        if depths[node.id] > MAX_DEPTH:
+            raise Place({}, document.path, f"node {node.id} ({shown(node.name)})").error(
+                f"operators within operators, more than {MAX_DEPTH} levels"
+            )
     for node in reversed(ordered):
         if node.parent != node.id:
             nodes[node.parent].last = max(nodes[node.parent].last, node.last)
@@ -189,6 +198,8 @@ def _attributes(place: Place) -> dict[str, Any]:
     for fields in place.items("attrs"):
         if not isinstance(fields, dict) or not isinstance(fields.get("name"), str):
             raise place.error(f"an attribute is no object with a name: {shown(fields)}")
+        if fields["name"] in found:
+            raise place.error(f"two attributes {shown(fields['name'])}")
         found[fields["name"]] = fields.get("value")
     return found
 
@@ -231,6 +242,10 @@ def _tensor(place: Place, value: Any, shape: Any, stride: Any) -> TensorRef:
         raise place.error(f"a tensor without a storage: {shown(value)}")
     if not _are_counts(shape) or not _are_counts(stride) or len(shape) != len(stride):
         raise place.error(f"a tensor's shape and strides are no sizes: {shown([shape, stride])}")
+    if numel != math.prod(shape):
+        raise place.error(f"a tensor of {numel} elements has the shape {shown(shape)}")
+    if numel and not itemsize:
+        raise place.error(f"a tensor of elements without bytes: {shown(value)}")
     reach = 0
     if numel:
         reach = offset + 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))

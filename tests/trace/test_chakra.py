@@ -452,6 +452,29 @@ BAD = {
 }
 
 
+def tensor_of(numel, itemsize, *shape):
+    return [30, 31, 0, numel, itemsize, "cpu"], "Tensor(float)", list(shape), [1] * len(shape)
+
+
+TWICE = call(2, 1, "aten::exp", [X], [A])
+TWICE["attrs"] = [*TWICE["attrs"], {"name": "op_schema", "value": ADD_}]
+BAD |= {
+    "numel of another shape": (
+        document(call(2, 1, "aten::exp", [X], [tensor_of(7, 4, 1024)])),
+        "node 2 ('aten::exp'), outputs: a tensor of 7 elements has the shape [1024]",
+    ),
+    "elements of nothing": (
+        document(call(2, 1, "aten::exp", [X], [tensor_of(8, 0, 8)])),
+        "outputs: a tensor of elements without bytes: [30, 31, 0,",
+    ),
+    "an attribute twice": (document(TWICE), "node 2 ('aten::exp'): two attributes 'op_schema'"),
+    "calls without an end": (
+        document(*(call(at, at - 1, "aten::exp", [X], [A]) for at in range(2, 300))),
+        "node 259 ('aten::exp'): operators within operators, more than 256 levels",
+    ),
+}
+
+
 @pytest.mark.parametrize(("bad", "text"), BAD.values(), ids=[*BAD])
 def test_what_does_not_suffice_is_refused(bad, text):
     content = json.dumps(bad).encode()
@@ -460,6 +483,15 @@ def test_what_does_not_suffice_is_refused(bad, text):
     assert text in str(refused.value)
     assert "\n" not in str(refused.value)
     assert str(refused.value).endswith("(et.json)")
+
+
+def test_a_key_that_stands_twice_in_a_node_is_refused():
+    content = json.dumps(document(call(2, 1, "aten::exp", [X], [A])))
+    content = content.replace(
+        '"ctrl_deps": 1, "inputs"', '"ctrl_deps": 2, "ctrl_deps": 1, "inputs"'
+    )
+    with pytest.raises(TraceError, match="'process': 'ctrl_deps' stands twice in one object"):
+        parse_execution_trace(content.encode(), name="step", costs="bytes")
 
 
 BAD_TIMES = {
