@@ -44,6 +44,8 @@ _TOLD_WRONG = {
 LIFTS = frozenset(("aten.lift_fresh.default", "aten.lift.default"))
 """What PyTorch calls on tensors that it made of Python values or of another library's memory."""
 _QUANTIZED = frozenset((torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4))
+_QUANTIZING = ("aten::quantize_per_", "aten::dequantize", "aten::_make_per_")
+"""Their fake kernels give plain tensors of other sizes."""
 _BY_MASK = frozenset({"aten.index.Tensor", "aten._unsafe_index.Tensor"})
 """Operators whose results have sizes that depend on data only where they are given a mask."""
 _MASKS = (torch.bool, torch.uint8)
@@ -128,6 +130,8 @@ def facts_of(func: Any) -> OpFacts:
         raise UnsupportedOpError(f"{name}: the sizes of its results depend on data")
     if func._schema.name in _NEW_STORAGE:
         raise UnsupportedOpError(f"{name}: gives a tensor another storage or size")
+    if func.namespace == "quantized" or func._schema.name.startswith(_QUANTIZING):
+        raise UnsupportedOpError(f"{name}: quantized tensors cannot be told")
     if func.namespace in _OF_OTHERS:
         raise UnsupportedOpError(f"{name}: exchanges data with other processes")
     changes_view = torch.Tag.inplace_view in tags
