@@ -177,7 +177,8 @@ def compare_points(
     Raises:
         OutputError: a log cannot be written.
     """
-    plain = bench.eager() if asked.values else None
+    # What a function keeps to itself cannot be put back, so a second step of it is another one.
+    plain = bench.eager() if asked.values and bench.restores else None
     points = []
     for config in configs:
         points.append(_point(bench, trace, config, asked, plain))

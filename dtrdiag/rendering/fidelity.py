@@ -140,7 +140,12 @@ def _percent(share: float) -> str:
 def _value_words(document: Document) -> list[str]:
     values = document["summary"]["values"]
     if not values["compared"]:
-        return []
+        ended = [p for p in document["points"] if p["live"] and p["live"]["outcome"] == "ok"]
+        words = (
+            "Values were not compared: that takes a target that gives a Step with its model, whose "
+            "state can be put back."
+        )
+        return [words] if ended else []
     words = (
         f"Loss, gradients, buffers and parameters are those of plain PyTorch, bit by bit, at "
         f"{values['equal']:,} of {count(values['compared'], 'point')} that ended."
@@ -150,7 +155,8 @@ def _value_words(document: Document) -> list[str]:
         found = point["values"]
         apart = found["max_difference"]
         words += (
-            f" {_name(point)}: {count(len(found['differing']), 'value')} differ, "
+            f" {_name(point)}: {count(len(found['differing']), 'value')} "
+            f"{'differs' if len(found['differing']) == 1 else 'differ'}, "
             f"{plain_name(found['differing'][0], LONG_NAME)} first, by at most "
             f"{'infinity' if apart is None else format(apart, '.3g')}."
         )

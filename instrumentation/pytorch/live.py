@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 
+from dtrdiag.errors import UsageError
 from dtrdiag.hooks import Hooks, Undo
 from dtrdiag.instrumentation.jsonl import JsonlWriter
 from dtrdiag.instrumentation.parquet import ParquetWriter
 from dtrdiag.instrumentation.pytorch.contexts import QuietCollector
 from dtrdiag.instrumentation.pytorch.costs import CostModel
 from dtrdiag.instrumentation.pytorch.describe import storage_id
-from dtrdiag.instrumentation.pytorch.errors import BudgetError, LiveRunError
+from dtrdiag.instrumentation.pytorch.errors import BudgetError, LiveRunError, RematOutOfMemoryError
 from dtrdiag.instrumentation.pytorch.livemode import LiveMode
 from dtrdiag.instrumentation.pytorch.modelstate import ModelState
 from dtrdiag.instrumentation.pytorch.propagation import default_costs
@@ -27,7 +28,8 @@ from dtrdiag.instrumentation.pytorch.registering import named_tensors
 from dtrdiag.instrumentation.pytorch.stops import stop_error
 from dtrdiag.instrumentation.pytorch.world import Times, World, write_back
 from dtrdiag.instrumentation.writing import log_writer
-from dtrdiag.simulator import LiveRun, RunConfig, RunResult, RunStoppedError
+from dtrdiag.simulator import LiveRun, RunConfig, RunResult, RunStoppedError, find_policy
+from dtrdiag.trace.catalog import resolve
 from dtrdiag.trace.model import Trace
 
 
@@ -45,7 +47,7 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         optimizer: likewise, its state; only if the block steps it.
         dealloc: "eager" or "ignore".
         overhead_limit: stop once recomputation has cost more than `trace`'s ops x (limit - 1).
-        trace: the same step as recorded, for its name, its cost and its number of ops.
+        trace: the same step as recorded, or its name or file: the log names it then.
         costs: what an execution counts as; a roofline by default.
         log: a file for the events of the run.
         force: replace a log that is there.
@@ -72,18 +74,21 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         optimizer: Any = None,
         dealloc: str = "eager",
         overhead_limit: float | None = None,
-        trace: Trace | None = None,
+        trace: Trace | str | os.PathLike[str] | None = None,
         costs: CostModel | None = None,
         log: str | os.PathLike[str] | None = None,
         force: bool = False,
         hooks: Hooks | None = None,
         **options: Any,
     ) -> None:
+        if budget_bytes is not None and type(budget_bytes) is not int:
+            raise UsageError(f"a budget is a number of bytes or None, not {budget_bytes!r}")
         self._model, self._optimizer = model, optimizer
         self._config = RunConfig(
             policy, budget_bytes, dealloc=dealloc, overhead_limit=overhead_limit, **options
         )
-        self._trace = trace
+        find_policy(policy)  # before a log is begun
+        self._trace = trace if trace is None or isinstance(trace, Trace) else resolve(trace)
         self._hooks = hooks if hooks is not None else Hooks()
         self._undo: Undo | None = None
         self._writer: JsonlWriter | ParquetWriter | None = None
@@ -136,6 +141,8 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         # Kept in the mode it would keep frames alive, and they the mode.
         failure, self._mode.failure = self._mode.failure, None
         try:
+            if isinstance(failure, RematOutOfMemoryError) and self._log is not None:
+                failure.what += f"; `dtrdiag oom {os.fspath(self._log)}` tells who holds what"
             if failure is not None:
                 # Also where the block has caught it: there are no values to go on with.
                 if error is not failure:

@@ -156,6 +156,10 @@ def _current_folder() -> Iterator[None]:
             sys.path.remove(folder)
 
 
+_OUTSIDE = ("Mixing fake modes", "convert all Tensors to FakeTensors first")
+"""What PyTorch says where a program brings tensors from outside a mode of fake ones."""
+
+
 @contextlib.contextmanager
 def blamed(text: str) -> Iterator[None]:
     """Whatever the program raises is an error of ours, which names where the program raised it.
@@ -176,6 +180,11 @@ def blamed(text: str) -> Iterator[None]:
             raise ours from error
         said = " ".join(str(error).split())
         what = f"{text} raised {type(error).__name__}" + (f": {said}" if said else "")
+        if any(sign in said for sign in _OUTSIDE):
+            what = (
+                f"{text}: real and fake tensors meet; without values, the model and its inputs are "
+                "to be made by FUNCTION, not beside it"
+            )
         path, line = _place(error)
         raise ProgramError(what, path=path, line=line) from error
 

@@ -77,6 +77,8 @@ class Bench:
 
     def __init__(self, step: Step, seed: int = 0) -> None:
         self._step, self._seed = step, seed
+        self.restores = step.model is not None
+        """Whether each step begins where the first began: not where no model is known."""
         self._tensors = _named(step.model)
         self._before = {name: tensor.clone() for name, tensor in self._tensors.items()}
         self._optimizer = step.optimizer and copy.deepcopy(step.optimizer.state_dict())

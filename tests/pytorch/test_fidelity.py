@@ -243,3 +243,18 @@ def test_a_claim_may_rest_on_live_runs(fidelity, tmp_path, capfd):
     assert main(["reproduce", str(folder), "-j", "1", "--json"]) == 1
     (claim,) = json.loads(capfd.readouterr().out)["claims"]
     assert claim["status"] == "refuted"
+
+
+def test_a_function_with_a_model_of_its_own_has_no_values(tmp_path, monkeypatch, capsys):
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "def step():\n"
+        "    model = torch.nn.Linear(4, 4)\n"
+        "    def take():\n"
+        "        model(torch.ones(2, 4)).sum().backward()\n"
+        "        model.zero_grad(set_to_none=True)\n"
+        "    return take\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["fidelity", "mine:step", "-p", "dtr", "-r", "1", "--repeat", "1"]) == 0
+    assert "Values were not compared" in " ".join(capsys.readouterr().out.split())

@@ -19,7 +19,7 @@ from torch.nn import functional as fn
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils.checkpoint import checkpoint
 
-from dtrdiag.errors import OutputError, SubscriberError
+from dtrdiag.errors import DtrdiagError, OutputError, SubscriberError
 from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation.pytorch import record, remat
 from dtrdiag.instrumentation.pytorch.errors import (
@@ -661,3 +661,22 @@ def test_a_gradient_of_an_input_is_plain_afterwards_and_as_before_after_a_failur
     with remat(None, model=model):
         step(model, x)
     assert type(x.grad) is torch.Tensor
+
+
+def test_arguments_are_refused_before_a_log_is_begun(tmp_path):
+    log = tmp_path / "a.jsonl"
+    log.write_text("mine")
+    with pytest.raises(DtrdiagError, match="dtrr"):
+        remat(None, "dtrr", log=log, force=True)
+    with pytest.raises(DtrdiagError, match="number of bytes"):
+        remat("6MB", log=log, force=True)
+    with pytest.raises(DtrdiagError, match="nowhere"):
+        remat(None, trace="nowhere", log=log, force=True)
+    assert log.read_text() == "mine"
+
+
+def test_an_out_of_memory_error_names_its_log_and_what_reads_it(tmp_path):
+    model, log = nn.Linear(64, 64), tmp_path / "a.jsonl"
+    with pytest.raises(RematOutOfMemoryError, match=f"dtrdiag oom {log}"):
+        with remat(2 * 4 * 64 * 65 + 64, model=model, log=log):
+            model(torch.ones(8, 64)).sum().backward()
