@@ -68,6 +68,11 @@ class WriteDetector(TorchDispatchMode):  # type: ignore[misc]
         UnsupportedOpError: an argument is no plain strided tensor, or an operator has no schema.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # See `contexts.OwnMode`: a recording that is checked is the same recording.
+        return False
+
     def __init__(self, declared: Declared = UNDECLARED_WRITES) -> None:
         super().__init__()
         self._declared = declared

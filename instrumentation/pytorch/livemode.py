@@ -175,10 +175,10 @@ class LiveMode(OwnMode):
 
     def owner_of(self, tensor: Any) -> Owner:
         """The owner of a plain tensor's storage; a constant is made of one that is new."""
+        check_plain(tensor)  # a sparse tensor has no storage to ask for
         known = self.constants.get(storage_id(tensor))
         if known is not None:
             return known[0]
-        check_plain(tensor)
         check_memory(tensor)
         label = f"input{self._inputs}"
         self._inputs += 1

@@ -680,3 +680,9 @@ def test_an_out_of_memory_error_names_its_log_and_what_reads_it(tmp_path):
     with pytest.raises(RematOutOfMemoryError, match=f"dtrdiag oom {log}"):
         with remat(2 * 4 * 64 * 65 + 64, model=model, log=log):
             model(torch.ones(8, 64)).sum().backward()
+
+
+def test_a_sparse_tensor_from_before_is_refused_by_name():
+    model, sparse = nn.Linear(4, 4), torch.eye(4).to_sparse()
+    with pytest.raises(UnsupportedOpError, match="sparse"), remat(None, model=model):
+        torch.sparse.mm(sparse, model(torch.ones(4, 4)))
