@@ -63,11 +63,13 @@ class Sink(Protocol):
 
 
 def same_place(view: View) -> View:
-    """A geometry without the strides of dimensions that have but one index, which mean nothing.
+    """A geometry without the strides that mean nothing: where a dimension has but one index.
 
     Kernels and fake kernels choose them differently.
     """
     dtype, shape, stride, *rest = view
+    if 0 in shape:
+        return (dtype, shape, (0,) * len(shape), *rest)
     if 1 not in shape:
         return view
     stride = tuple(0 if length == 1 else step for length, step in zip(shape, stride, strict=True))

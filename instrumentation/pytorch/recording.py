@@ -280,6 +280,7 @@ class _Recording(OwnMode):
         if plan.random:
             # An operator may come after aliases that its arguments need.
             before = self._sink.ops
+        sizes = [held.nbytes for held in storages]
         fresh = self._encoder.apply(plan, storages)
         if plan.random and self._sink.ops > before:
             self._random.setdefault(plan.name, []).append(self._sink.ops - 1)
@@ -292,9 +293,8 @@ class _Recording(OwnMode):
                 self._watch(tensor, fresh[~number])
         for number, tensor in enumerate(given.distinct):
             # A write may have resized it.
-            grown = tensor.untyped_storage().nbytes() - storages[number].nbytes
-            self._alive_bytes += grown
-            storages[number].nbytes += grown
+            storages[number].nbytes = tensor.untyped_storage().nbytes()
+            self._alive_bytes += storages[number].nbytes - sizes[number]
         self.peak_bytes = max(self.peak_bytes, self._alive_bytes)
 
     def _storage(self, tensor: Any) -> Held:

@@ -190,7 +190,12 @@ def blamed(text: str) -> Iterator[None]:
 
 
 def _public(module: Any) -> list[str]:
-    return [name for name, value in vars(module).items() if name[0] != "_" and callable(value)]
+    own = getattr(module, "__name__", None)
+    return [
+        name
+        for name, value in vars(module).items()
+        if name[0] != "_" and callable(value) and getattr(value, "__module__", None) == own
+    ]
 
 
 def _own(error: BaseException) -> DtrdiagError | None:

@@ -1,0 +1,558 @@
+"""A recording is what the program did: the same each time, on real tensors or without values."""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as fn
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.checkpoint import checkpoint
+
+from dtrdiag.errors import OutputError, UsageError
+from dtrdiag.instrumentation.pytorch import Roofline, record, record_step
+from dtrdiag.instrumentation.pytorch.errors import (
+    NestedContextError,
+    RecordingError,
+    UndeclaredWriteError,
+    UnsupportedOpError,
+)
+from dtrdiag.instrumentation.pytorch.logsink import recording_of
+from dtrdiag.instrumentation.pytorch.step import Step
+from dtrdiag.instrumentation.zoo import MODELS, make
+from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
+from dtrdiag.trace.dtrlog import parse_dtr_log
+
+FLOAT = 4
+
+
+def network():
+    torch.manual_seed(0)
+    layers = (nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 4))
+    return nn.Sequential(*layers)
+
+
+def step_of(body, model=None, optimizer=None):
+    """A step whose run calls `body(model, x)`."""
+    model = network() if model is None else model
+    x = torch.randn(6, 8)
+    return Step("own", model, lambda: body(model, x), optimizer and optimizer(model.parameters()))
+
+
+def recorded(make_step, fake=False, **how):
+    if not fake:
+        return record_step(make_step(), **how)
+    with FakeTensorMode():
+        return record_step(make_step(), **how)
+
+
+def calls(recording):
+    """Operators without `aten` and overload, in order."""
+    trace = recording.trace
+    return [name.split(".")[1] for name in trace.op_name if name.count(".") == 2]
+
+
+def lines(recording, instruction):
+    marks = (f'"INSTRUCTION":"{instruction}"', "START", "dtrdiag.recording")
+    text = recording.content.decode().splitlines()[2:]
+    return [line for line in text if marks[0] in line]
+
+
+def released(recording):
+    return [line.split('"NAME":"')[1].rstrip('"}') for line in lines(recording, "RELEASE")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections():
+    """Each recording collects garbage first, which takes long among the modules of torch."""
+    recorded(lambda: step_of(accumulated), fake=True)
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+# --- the same bytes ---------------------------------------------------------------------------
+
+
+ALIKE = {"resnet-32": "resnet-20", "gpt2-xl": "gpt2"}
+"""Models that are others, but for their number of layers."""
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ALIKE])
+def test_models_of_the_zoo_are_recorded_alike_with_values_and_without(name):
+    real = recorded(lambda: make(name, "small"))
+    assert recorded(lambda: make(name, "small"), fake=True).content == real.content
+    assert real.peak_bytes <= baseline_peak_bytes(real.trace)
+    assert parse_dtr_log(real.content, name=name, path=name).sha256 == real.trace.sha256
+
+
+IMPLEMENTATIONS = {
+    "loop": {"foreach": False},
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+}
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.SGD])
+def test_optimizers_are_recorded_alike(optimizer, implementation):
+    def made():
+        how = IMPLEMENTATIONS[implementation]
+        return step_of(lambda m, x: m(x).sum().backward(), None, lambda p: optimizer(p, 0.1, **how))
+
+    real = recorded(made)
+    assert real.content == recorded(made).content == recorded(made, fake=True).content
+    assert real.metadata["optimizer"] == optimizer.__name__
+
+
+def accumulated(model, x):
+    for part in x.chunk(2):
+        model(part).sum().backward()
+
+
+def checkpointed(model, x):
+    model[4](checkpoint(model[:4], x, use_reentrant=False)).sum().backward()
+
+
+def twice_differentiated(model, x):
+    x = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    gradient.pow(2).sum().backward()
+
+
+class Square(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(context, x):
+        context.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(context, gradient):
+        return 2 * gradient * context.saved_tensors[0]
+
+
+def cast_automatically(model, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(x).sum()
+    loss.backward()
+
+
+def conjugated(model, x):
+    z = torch.view_as_complex(x.view(6, 4, 2).contiguous())
+    product = z.conj() @ z.T.mul(2).conj()
+    model((product.conj().imag + product.real).repeat(1, 2)[:, :8]).sum().backward()
+
+
+def split(model, x):
+    y = x * 2
+    parts = [*y.chunk(2), *y.split([1, 5]), *torch.unsafe_split(y, 3), y.unfold(0, 2, 1).sum(2)]
+    model(torch.cat([part[:1] for part in (*parts, *y.unbind(0)[:1])[:6]])).sum().backward()
+
+
+def scheduled(model, x):
+    optimizer = torch.optim.Adam(model.parameters())
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+        scheduler.step()
+
+
+def made_of_values(model, x):
+    model(x * torch.tensor(2.0) + torch.tensor([1.0] * 8)).sum().backward()
+
+
+BODIES = (
+    accumulated,
+    checkpointed,
+    twice_differentiated,
+    lambda model, x: Square.apply(model(x)).sum().backward(),
+    cast_automatically,
+    conjugated,
+    split,
+    scheduled,
+    made_of_values,
+    lambda model, x: torch.func.vmap(lambda row: model(row).sum())(x).sum().backward(),
+)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_programs_are_recorded_alike(body):
+    def made():
+        return step_of(body)
+
+    real = recorded(made)
+    assert real.content == recorded(made).content == recorded(made, fake=True).content
+    assert simulate(real.trace, RunConfig("dtr")).end.outcome == "ok"
+
+
+AUTOCAST = """
+from torch import nn
+from dtrdiag.instrumentation.pytorch import record
+model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 4))
+import torch
+with record(None, model) as recorded, torch.autocast("cpu", dtype=torch.bfloat16):
+    model(torch.ones(2, 4)).sum().backward()
+said = recorded.trace.sha256
+"""
+"""Autocast drops its casts in an order that depends on addresses."""
+
+
+def test_another_process_writes_the_same_bytes():
+    here = {}
+    exec(AUTOCAST, here)  # noqa: S102 - ours
+    done = subprocess.run(
+        [sys.executable, "-c", f"{AUTOCAST}print(said)"],
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == here["said"]
+
+
+def test_gpt2_small_is_recorded_without_memory_for_it():
+    with FakeTensorMode():
+        found = record_step(make("gpt2"))
+    assert found.trace.ops == 1_029
+    assert found.trace.constant_bytes == 124_439_808 * FLOAT + 3 * 8 * 1024 * 8 - 7 * 1024 * 8
+    assert calls(found).count("_scaled_dot_product_flash_attention_for_cpu") == 12
+
+
+# --- what is written down ---------------------------------------------------------------------
+
+
+def test_a_storage_is_released_when_its_last_owner_drops_it():
+    with record() as found:
+        x = torch.ones(4)
+        y = x * 2
+        z = y + 1
+        del y
+        w = z.exp()
+        del x, z
+        kept = w * 2
+        del w
+    assert released(found) == ["x1", "x0", "x2", "x3"]
+    order = [line.split('"INSTRUCTION":"')[1][:4] for line in found.content.decode().splitlines()]
+    call = ("CALL", "MEMO", "ALIA")
+    assert order[2:] == [*call * 3, "RELE", *call, "RELE", "RELE", *call, "RELE"]
+    assert kept.shape == (4,)
+    assert [int(size) for size in found.trace.tensor_size_bytes] == [16] * 5
+    assert found.peak_bytes == 48
+
+
+def test_what_autograd_keeps_is_released_where_backward_drops_it():
+    x = torch.ones(3, requires_grad=True)
+    with record() as found:
+        y = (x * 2).exp()
+        loss = y.sum()
+        del y
+        assert released(found) == []
+        loss.backward()
+    made_by = dict(zip(found.trace.op_name[1:], range(99), strict=False))
+    assert "aten.exp.default" in made_by
+    assert found.trace.op_name.count("aten.mul.Tensor") == 3
+
+
+def test_a_write_makes_a_version_of_which_views_are_derived_when_used():
+    with record() as found:
+        x = torch.zeros(4, 4)
+        row = x[0]
+        column = x.t()[1]
+        row.add_(1)
+        used = column * 2
+    assert used.sum() == 2
+    assert calls(found) == ["zeros", "select", "t", "select", "add_", "mul"]
+    assert found.trace.op_name.count("dtrdiag.view") == 1
+    assert found.peak_bytes == 64 + 16
+    # The old version is there until the new one is.
+    assert baseline_peak_bytes(found.trace) == 128
+
+
+@pytest.mark.parametrize(("writes", "peak"), [("copy", 2 * 64), ("sink", 64)])
+def test_writes_to_constants_are_new_versions_or_in_place(writes, peak):
+    x = torch.zeros(4, 4)
+    with record(writes=writes) as found:
+        x[:2].mul_(3)
+        x.add_(1)
+    assert found.metadata["writes"] == writes
+    assert calls(found) == ["slice", "mul_", "add_"]
+    assert simulate(found.trace, RunConfig("dtr")).end.max_memory_bytes >= peak
+    assert (baseline_peak_bytes(found.trace) > 64) == (writes == "copy")
+
+
+def test_out_variants_write_to_what_they_are_given():
+    with record() as found:
+        x = torch.ones(4, 4)
+        grown = torch.empty(0)
+        torch.mm(x, x, out=grown)
+        part = torch.empty(8, 4)[2:6]
+        torch.add(x, grown, out=part)
+        assert found.peak_bytes == 64 + 64 + 128
+    assert calls(found) == ["ones", "empty", "mm", "empty", "slice", "add"]
+    sizes = [int(size) for size in found.trace.tensor_size_bytes]
+    # What has grown is looked at anew, and the slice is of the version before.
+    assert sizes == [64, 0, 64, 128, 0, 0, 128]
+
+
+def test_a_value_that_is_read_is_a_token_without_a_size():
+    with record() as found:
+        assert (torch.ones(3) * 2).sum().item() == 6
+    assert calls(found)[-1] == "_local_scalar_dense"
+    assert int(found.trace.tensor_size_bytes[-1]) == 0
+
+
+def test_tied_weights_are_one_constant_and_inputs_are_told():
+    model = network()
+    model[2].weight = nn.Parameter(model[2].weight.detach())
+    model.append(nn.Linear(16, 16))
+    model[5].weight = model[2].weight
+    tokens = torch.arange(6).view(1, 6)
+    with record(None, model, sizes={"batch": 1}) as found:
+        fn.one_hot(tokens, 8).float().sum()
+    assert [line for line in lines(found, "CONSTANT") if "weight" in line] == [
+        f'{{"INSTRUCTION":"CONSTANT","NAME":"{name}.weight"}}' for name in (0, 2, 4)
+    ]
+    assert found.metadata["inputs"] == [{"name": "input0", "shape": [1, 6], "dtype": "int64"}]
+    assert found.constants == 7 + 1
+
+
+def test_metadata_is_in_the_log():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).bfloat16()
+    costs = Roofline("h100-sxm")
+    with record(None, model, name="mine", sizes={"batch": 2}, costs=costs) as found:
+        model(torch.ones(2, 4, dtype=torch.bfloat16))
+    said = recording_of(found.trace.preamble)
+    assert said == found.metadata
+    assert said["name"] == "mine"
+    assert said["model"] == "Sequential"
+    assert said["sizes"] == {"batch": 2}
+    assert said["parameter_dtypes"] == ["bfloat16"]
+    assert said["torch"] == torch.__version__
+    assert said["training"] is True
+    assert said["costs"]["device"]["name"] == "h100-sxm"
+    (draws,) = said["random"].values()
+    assert [found.trace.op_name[op] for op in draws] == list(said["random"])
+    assert "fake" not in found.content.decode()
+
+
+def test_a_checked_recording_is_the_same():
+    plain = recorded(lambda: make("resnet-20", "small", batch=2, image=8))
+    checked = recorded(lambda: make("resnet-20", "small", batch=2, image=8), check=True)
+    assert checked.content == plain.content
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+class Wrapped(torch.Tensor):  # type: ignore[misc]
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return args[0]
+
+
+def resized():
+    x = torch.ones(3) * 1
+    x.untyped_storage().resize_(0)
+    return x + 1
+
+
+def compiled():
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+
+
+def in_a_thread():
+    thread = threading.Thread(target=lambda: torch.ones(3) * 2)
+    thread.start()
+    thread.join()
+    return torch.ones(3)
+
+
+def condition(x):
+    from torch._higher_order_ops.cond import cond_op
+
+    return cond_op(x > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+
+def differentiated_forward():
+    torch.func.jvp(lambda a: (a * 2).sum(), (torch.ones(3),), (torch.ones(3),))
+
+
+REFUSED = {
+    "nonzero": (lambda: torch.ones(3).nonzero(), "aten.nonzero.default: the sizes of its results"),
+    "mask": (lambda: torch.ones(3)[torch.ones(3) > 0], "aten.index.Tensor with a mask: the size"),
+    "unique": (lambda: torch.unique(torch.ones(3)), "aten._unique2.default: the sizes of its res"),
+    "sparse": (lambda: torch.ones(3, 3).to_sparse(), "layout torch.sparse_coo cannot be told"),
+    "quantized": (
+        lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8),
+        "quantized and nested tensors cannot be told",
+    ),
+    "nested": (
+        lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+        "quantized and nested tensors cannot be told",
+    ),
+    "set_": (lambda: torch.ones(3).set_(torch.ones(4)), "aten.set_.source_Tensor: gives a tensor"),
+    "resize_": (lambda: torch.ones(3).resize_(10), "aten.resize_.default: gives a tensor another"),
+    "resize_as_": (lambda: torch.ones(3).resize_as_(torch.ones(9)), "aten.resize_as_.default: giv"),
+    "resized": (resized, "a storage of 12 bytes has 0 now: it was resized, and not by an operator"),
+    "meta": (lambda: torch.ones(3, device="meta"), 'the device "meta" has no bytes'),
+    "subclass": (lambda: Wrapped(torch.ones(3)) * 2, "tensors of class Wrapped cannot be told"),
+    "compiled": (compiled, "inside torch.compile, and what compiled code executes cannot be told"),
+    "thread": (in_a_thread, "in a thread that the block started, where operators are not seen"),
+    "condition": (lambda: condition(torch.ones(1)), "cond is not a plain operator of PyTorch"),
+    "forward": (differentiated_forward, 'the device "meta" has no bytes'),
+    "nothing": (lambda: None, "nothing was recorded: no operator was dispatched"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(("program", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_recorded_is_refused_by_name(program, said, tmp_path):
+    path = tmp_path / "x.log"
+    with pytest.raises(RecordingError) as refused, record(path):
+        program()
+    assert said in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+READS = {
+    "item": lambda: torch.ones(3).sum().item(),
+    "if": lambda: 1 if torch.ones(()) > 0 else 2,
+    "equal": lambda: torch.equal(torch.ones(3), torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize("program", READS.values(), ids=READS)
+def test_without_values_none_is_read(program):
+    said = "reads a value, which fake tensors do not have; record on real tensors"
+    with pytest.raises(UnsupportedOpError, match=said), FakeTensorMode(), record():
+        program()
+
+
+def lstm_step():
+    model, x = nn.LSTM(8, 8), torch.randn(3, 2, 8)
+    return Step("lstm", model, lambda: model(x)[0].sum().backward())
+
+
+@pytest.mark.filterwarnings("ignore:TF32 acceleration:UserWarning")
+def test_an_lstm_of_mkldnn_is_recorded_with_values_alone():
+    """Its fake kernel makes no workspace, and a log would be short of most of the memory."""
+    workspace = max(int(size) for size in recorded(lstm_step).trace.tensor_size_bytes)
+    assert workspace > 1_000
+    with pytest.raises(UnsupportedOpError, match=r"mkldnn_rnn_layer.* switch mkldnn off, with"):
+        recorded(lstm_step, fake=True)
+    with torch.backends.mkldnn.flags(enabled=False):
+        real = recorded(lstm_step)
+        assert real.content == recorded(lstm_step, fake=True).content
+
+
+def test_parameters_without_a_size_are_refused():
+    with pytest.raises(RecordingError, match="weight has no size yet: call the model once before"):
+        record(None, nn.LazyLinear(4)).__enter__()
+
+
+def test_a_refusal_that_the_program_swallows_is_raised_at_the_end():
+    def swallows():
+        try:
+            torch.ones(3).nonzero()
+        except RecordingError:
+            torch.zeros(3)
+
+    with pytest.raises(UnsupportedOpError, match="nonzero"), record():
+        swallows()
+
+
+@torch.library.custom_op("dtrdiag_tests::secretive", mutates_args=())
+def secretive(x: torch.Tensor) -> torch.Tensor:
+    x.mul_(2)
+    return x + 1
+
+
+def test_a_secret_write_is_found_where_it_is_looked_for(tmp_path):
+    path = tmp_path / "x.log"
+    said = "dtrdiag_tests.secretive.default writes to x without saying so"
+    with pytest.raises(UndeclaredWriteError, match=said), record(path, check=True):
+        secretive(torch.ones(3))
+    assert not path.exists()
+
+
+def test_recordings_are_of_one_block_and_not_inside_another():
+    with record() as found:
+        torch.ones(3)
+        with pytest.raises(NestedContextError), record():
+            torch.zeros(3)
+        torch.ones(3)
+    assert calls(found) == ["ones", "ones"]
+    with pytest.raises(RecordingError, match="of one block"), found:
+        torch.ones(3)
+    with pytest.raises(RecordingError, match="nothing is recorded yet"):
+        record().trace  # noqa: B018 - it raises
+
+
+def test_arguments_are_refused_before_anything_runs(tmp_path):
+    path = tmp_path / "x.log"
+    path.write_text("what was there")
+    with pytest.raises(OutputError, match="exists already"):
+        record(path)
+    with pytest.raises(OutputError, match="the folder does not exist"):
+        record(tmp_path / "none" / "x.log")
+    with pytest.raises(UsageError, match="writes must be one of copy, sink, not twice"):
+        record(writes="twice")
+    with record(path, force=True):
+        torch.ones(3)
+    assert path.read_text().startswith('{"ANNOTATION"')
+
+
+# --- what is left -----------------------------------------------------------------------------
+
+
+def test_a_block_that_fails_writes_nothing_and_leaves_all_as_it_was(tmp_path):
+    step = make("transformer", "small", optimizer="sgd")
+    before = {name: tensor.clone() for name, tensor in step.model.state_dict().items()}
+    assert gc.isenabled()
+
+    def fails():
+        step.run()
+        assert not gc.isenabled()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), record(tmp_path / "x.log", step.model, step.optimizer):
+        fails()
+    assert gc.isenabled()
+    assert list(tmp_path.iterdir()) == []
+    assert all(torch.equal(before[name], now) for name, now in step.model.state_dict().items())
+    with record() as found:
+        torch.ones(3)
+    assert calls(found) == ["ones"]
+
+
+def test_the_collector_stays_off_where_it_was_off():
+    gc.disable()
+    try:
+        with record():
+            torch.ones(3)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_compressed_logs_hold_the_same_bytes(tmp_path):
+    found = set()
+    for name in ("x.log", "x.log.gz", "x.log.zst"):
+        with record(tmp_path / name, name="x") as recording:
+            torch.ones(3) + 1
+        from dtrdiag.files import read_bytes
+
+        assert read_bytes(str(tmp_path / name)) == recording.content
+        found.add(recording.content)
+    assert len(found) == 1
