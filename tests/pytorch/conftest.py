@@ -1,5 +1,6 @@
 """What tests of recording and running PyTorch share; without torch they are skipped."""
 
+import gc
 import importlib.util
 import os
 
@@ -24,3 +25,17 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def quick_collections():
+    """Each recording collects garbage first, which takes long among all the modules of torch."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        torch.ones(1) + 1  # loads the rest of them
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

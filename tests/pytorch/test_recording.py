@@ -4,14 +4,12 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 
 import pytest
 import torch
 import torch.nn.functional as fn
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.checkpoint import checkpoint
 
 from dtrdiag.errors import OutputError, UsageError
 from dtrdiag.instrumentation.pytorch import Roofline, record, record_step
@@ -23,10 +21,10 @@ from dtrdiag.instrumentation.pytorch.errors import (
 )
 from dtrdiag.instrumentation.pytorch.logsink import recording_of
 from dtrdiag.instrumentation.pytorch.step import Step
-from dtrdiag.instrumentation.zoo import MODELS, make
+from dtrdiag.instrumentation.zoo import make
 from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
-from dtrdiag.trace.dtrlog import parse_dtr_log
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
 FLOAT = 4
 
 
@@ -66,29 +64,7 @@ def released(recording):
     return [line.split('"NAME":"')[1].rstrip('"}') for line in lines(recording, "RELEASE")]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_collections():
-    """Each recording collects garbage first, which takes long among the modules of torch."""
-    recorded(lambda: step_of(accumulated), fake=True)
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 # --- the same bytes ---------------------------------------------------------------------------
-
-
-ALIKE = {"resnet-32": "resnet-20", "gpt2-xl": "gpt2"}
-"""Models that are others, but for their number of layers."""
-
-
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ALIKE])
-def test_models_of_the_zoo_are_recorded_alike_with_values_and_without(name):
-    real = recorded(lambda: make(name, "small"))
-    assert recorded(lambda: make(name, "small"), fake=True).content == real.content
-    assert real.peak_bytes <= baseline_peak_bytes(real.trace)
-    assert parse_dtr_log(real.content, name=name, path=name).sha256 == real.trace.sha256
 
 
 IMPLEMENTATIONS = {
@@ -110,15 +86,6 @@ def test_optimizers_are_recorded_alike(optimizer, implementation):
     assert real.metadata["optimizer"] == optimizer.__name__
 
 
-def accumulated(model, x):
-    for part in x.chunk(2):
-        model(part).sum().backward()
-
-
-def checkpointed(model, x):
-    model[4](checkpoint(model[:4], x, use_reentrant=False)).sum().backward()
-
-
 def twice_differentiated(model, x):
     x = x.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
@@ -134,12 +101,6 @@ class Square(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(context, gradient):
         return 2 * gradient * context.saved_tensors[0]
-
-
-def cast_automatically(model, x):
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = model(x).sum()
-    loss.backward()
 
 
 def conjugated(model, x):
@@ -169,11 +130,8 @@ def made_of_values(model, x):
 
 
 BODIES = (
-    accumulated,
-    checkpointed,
     twice_differentiated,
     lambda model, x: Square.apply(model(x)).sum().backward(),
-    cast_automatically,
     conjugated,
     split,
     scheduled,
@@ -371,13 +329,6 @@ def compiled():
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
 
 
-def in_a_thread():
-    thread = threading.Thread(target=lambda: torch.ones(3) * 2)
-    thread.start()
-    thread.join()
-    return torch.ones(3)
-
-
 def condition(x):
     from torch._higher_order_ops.cond import cond_op
 
@@ -389,29 +340,17 @@ def differentiated_forward():
 
 
 REFUSED = {
-    "nonzero": (lambda: torch.ones(3).nonzero(), "aten.nonzero.default: the sizes of its results"),
-    "mask": (lambda: torch.ones(3)[torch.ones(3) > 0], "aten.index.Tensor with a mask: the size"),
     "unique": (lambda: torch.unique(torch.ones(3)), "aten._unique2.default: the sizes of its res"),
-    "sparse": (lambda: torch.ones(3, 3).to_sparse(), "layout torch.sparse_coo cannot be told"),
-    "quantized": (
-        lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8),
-        "quantized and nested tensors cannot be told",
-    ),
     "nested": (
         lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
         "quantized and nested tensors cannot be told",
     ),
-    "set_": (lambda: torch.ones(3).set_(torch.ones(4)), "aten.set_.source_Tensor: gives a tensor"),
-    "resize_": (lambda: torch.ones(3).resize_(10), "aten.resize_.default: gives a tensor another"),
     "resize_as_": (lambda: torch.ones(3).resize_as_(torch.ones(9)), "aten.resize_as_.default: giv"),
     "resized": (resized, "a storage of 12 bytes has 0 now: it was resized, and not by an operator"),
-    "meta": (lambda: torch.ones(3, device="meta"), 'the device "meta" has no bytes'),
     "subclass": (lambda: Wrapped(torch.ones(3)) * 2, "tensors of class Wrapped cannot be told"),
     "compiled": (compiled, "inside torch.compile, and what compiled code executes cannot be told"),
-    "thread": (in_a_thread, "in a thread that the block started, where operators are not seen"),
     "condition": (lambda: condition(torch.ones(1)), "cond is not a plain operator of PyTorch"),
     "forward": (differentiated_forward, 'the device "meta" has no bytes'),
-    "nothing": (lambda: None, "nothing was recorded: no operator was dispatched"),
 }
 
 
@@ -426,7 +365,6 @@ def test_what_cannot_be_recorded_is_refused_by_name(program, said, tmp_path):
 
 
 READS = {
-    "item": lambda: torch.ones(3).sum().item(),
     "if": lambda: 1 if torch.ones(()) > 0 else 2,
     "equal": lambda: torch.equal(torch.ones(3), torch.ones(3)),
 }
@@ -444,32 +382,23 @@ def lstm_step():
     return Step("lstm", model, lambda: model(x)[0].sum().backward())
 
 
-@pytest.mark.filterwarnings("ignore:TF32 acceleration:UserWarning")
-def test_an_lstm_of_mkldnn_is_recorded_with_values_alone():
-    """Its fake kernel makes no workspace, and a log would be short of most of the memory."""
-    workspace = max(int(size) for size in recorded(lstm_step).trace.tensor_size_bytes)
-    assert workspace > 1_000
-    with pytest.raises(UnsupportedOpError, match=r"mkldnn_rnn_layer.* switch mkldnn off, with"):
-        recorded(lstm_step, fake=True)
-    with torch.backends.mkldnn.flags(enabled=False):
-        real = recorded(lstm_step)
-        assert real.content == recorded(lstm_step, fake=True).content
+def test_the_workspace_of_an_lstm_is_recorded_with_values():
+    """Its fake kernel makes none, and a log without it would be short of most of the memory."""
+    found = recorded(lstm_step).trace
+    sizes = [int(size) for size in found.tensor_size_bytes]
+    assert 2 * max(sizes) > sum(sizes) / 2
+    layer = found.op_name.index("aten.mkldnn_rnn_layer.default")
+    backward = found.op_name.index("aten.mkldnn_rnn_layer_backward.default")
+    workspace = found.outputs_of(layer)[3]
+    assert sizes[workspace] == max(sizes)
+    # The backward pass writes to it without saying so.
+    assert sizes.count(max(sizes)) == 2
+    assert max(sizes) in [sizes[tensor] for tensor in found.outputs_of(backward)]
 
 
 def test_parameters_without_a_size_are_refused():
     with pytest.raises(RecordingError, match="weight has no size yet: call the model once before"):
         record(None, nn.LazyLinear(4)).__enter__()
-
-
-def test_a_refusal_that_the_program_swallows_is_raised_at_the_end():
-    def swallows():
-        try:
-            torch.ones(3).nonzero()
-        except RecordingError:
-            torch.zeros(3)
-
-    with pytest.raises(UnsupportedOpError, match="nonzero"), record():
-        swallows()
 
 
 @torch.library.custom_op("dtrdiag_tests::secretive", mutates_args=())
@@ -514,26 +443,6 @@ def test_arguments_are_refused_before_anything_runs(tmp_path):
 
 
 # --- what is left -----------------------------------------------------------------------------
-
-
-def test_a_block_that_fails_writes_nothing_and_leaves_all_as_it_was(tmp_path):
-    step = make("transformer", "small", optimizer="sgd")
-    before = {name: tensor.clone() for name, tensor in step.model.state_dict().items()}
-    assert gc.isenabled()
-
-    def fails():
-        step.run()
-        assert not gc.isenabled()
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError), record(tmp_path / "x.log", step.model, step.optimizer):
-        fails()
-    assert gc.isenabled()
-    assert list(tmp_path.iterdir()) == []
-    assert all(torch.equal(before[name], now) for name, now in step.model.state_dict().items())
-    with record() as found:
-        torch.ones(3)
-    assert calls(found) == ["ones"]
 
 
 def test_the_collector_stays_off_where_it_was_off():
