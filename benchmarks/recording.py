@@ -130,7 +130,8 @@ def main() -> None:
 
 
 def report(models: list[str], output: Path | None, tries: int) -> Iterator[str]:
-    command = "python benchmarks/recording.py" + (f" -o {output}" if output else "")
+    command = f"python benchmarks/recording.py --tries {tries}"
+    command += f" -o {output}" if output else ""
     where = f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores"
     load = f"{os.getloadavg()[0]:.1f}"
     yield HEAD.format(command=command, where=where, load=load, tries=tries).rstrip("\n")

@@ -1,5 +1,7 @@
 """The help of every verb: its examples run, its options are grouped, its lines fit."""
 
+import sys
+
 import pytest
 
 from dtrdiag.cli import main
@@ -33,7 +35,9 @@ def folder(tmp_path_factory):
     """One folder for all examples: those of later verbs use what earlier ones leave."""
     folder = tmp_path_factory.mktemp("examples")
     (folder / "mine.py").write_text(OF_THE_USER)
-    return folder
+    sys.modules.pop("mine", None)
+    yield folder
+    sys.modules.pop("mine", None)
 
 
 @pytest.mark.parametrize("verb", EXAMPLES, ids=lambda verb: verb or PROGRAM)

@@ -256,5 +256,6 @@ def test_a_function_with_a_model_of_its_own_has_no_values(tmp_path, monkeypatch,
         "    return take\n"
     )
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "mine", raising=False)
     assert main(["fidelity", "mine:step", "-p", "dtr", "-r", "1", "--repeat", "1"]) == 0
     assert "Values were not compared" in " ".join(capsys.readouterr().out.split())

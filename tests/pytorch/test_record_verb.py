@@ -91,7 +91,8 @@ def verb(tmp_path, monkeypatch, capfd):
         out, err = capfd.readouterr()
         return status, out, err
 
-    return call
+    yield call
+    sys.modules.pop("mine", None)
 
 
 @pytest.fixture
