@@ -113,8 +113,8 @@ EXAMPLES: dict[str, Examples] = {
     "whatif": (
         ("Equal scores broken the other way:", "dtrdiag whatif chain-64 -r 0.3 --tie-break first"),
         (
-            "Another victim for decision 771 of a log:",
-            "dtrdiag whatif dtrdiag-demo/fails.jsonl --forbid @771",
+            "What if this storage had been kept?",
+            "dtrdiag whatif dtrdiag-demo/fails.jsonl --keep 966",
         ),
     ),
     "replay": (
@@ -128,11 +128,11 @@ EXAMPLES: dict[str, Examples] = {
     "verify": (
         (
             "Is the log what a run of the trace has to give?",
-            "dtrdiag verify dtrdiag-demo/works.jsonl --trace recurrent-16",
+            "dtrdiag verify dtrdiag-demo/works.jsonl --trace gpt2-dropout",
         ),
         (
             "And was each victim the policy's choice?",
-            "dtrdiag verify dtrdiag-demo/works.jsonl --trace recurrent-16 --scores",
+            "dtrdiag verify dtrdiag-demo/works.jsonl --trace gpt2-dropout --scores",
         ),
     ),
     "graph": (

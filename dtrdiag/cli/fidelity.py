@@ -116,7 +116,7 @@ def fidelity(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Compare live runs of a PyTorch step with the simulator's of its recording.
+    """Compare live runs of a PyTorch step with simulated ones.
 
     The step is recorded, on fake tensors where it can be, simulated at each policy and budget, and
     run at the same ones on real tensors: decisions, bytes, overhead and values are compared. Exit
