@@ -9,7 +9,7 @@ import numpy as np
 from dtrdiag.analyses.allocations import Allocations, Ints
 from dtrdiag.rendering.pages.parts import Chart, Reading
 from dtrdiag.rendering.palette import look
-from dtrdiag.rendering.timelineparts import BYTES, Rows, Unit
+from dtrdiag.rendering.timelineparts import BYTES, Rows, Unit, zoomed_x
 from dtrdiag.units import both_bytes, short_bytes
 
 MOST_ROWS = 2_000
@@ -93,17 +93,7 @@ def _most(values: Ints, starts: Ints) -> Ints:
 
 
 def _x() -> dict[str, Any]:
-    return {
-        "field": "x",
-        "type": "quantitative",
-        "scale": {
-            "domain": [{"expr": "domain[0]"}, {"expr": "domain[1]"}],
-            "nice": False,
-            "zero": False,
-            "padding": 0,
-        },
-        "axis": {"title": "event of the allocator", "format": ",~f", "tickMinStep": 1},
-    }
+    return zoomed_x({"title": "event of the allocator", "format": ",~f", "tickMinStep": 1})
 
 
 def _band(field: str, word: str, colour: str) -> dict[str, Any]:

@@ -21,6 +21,21 @@ Rows = dict[str, list[Any]]
 Layer = dict[str, Any]
 
 
+def zoomed_x(axis: Layer) -> Layer:
+    """Where a row lies along x, as far as the chart is zoomed."""
+    return {
+        "field": "x",
+        "type": "quantitative",
+        "scale": {
+            "domain": [{"expr": "domain[0]"}, {"expr": "domain[1]"}],
+            "nice": False,
+            "zero": False,
+            "padding": 0,
+        },
+        "axis": axis,
+    }
+
+
 @attrs.frozen
 class Unit:
     """What figures along an axis are divided by, and what that is called."""
@@ -81,17 +96,7 @@ class TimelineParts:
 
     def x_encoding(self) -> Layer:
         """Where a row lies, on an axis that is zoomed."""
-        return {
-            "field": "x",
-            "type": "quantitative",
-            "scale": {
-                "domain": [{"expr": "domain[0]"}, {"expr": "domain[1]"}],
-                "nice": False,
-                "zero": False,
-                "padding": 0,
-            },
-            "axis": self._x_axis(),
-        }
+        return zoomed_x(self._x_axis())
 
     def _x_axis(self) -> dict[str, Any]:
         if self.found.axis == STEP:
