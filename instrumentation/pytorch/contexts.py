@@ -18,13 +18,13 @@ _frames: Any = torch._C._dynamo.eval_frame
 _STRATEGY = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT)
 
 
-def _not_compiled(function: Any) -> Any:
-    """Within a function that is being compiled, frames of ours would be compiled as well."""
+def not_compiled(function: Any) -> Any:
+    """Have a function of ours called as it is, also where what calls it is being compiled."""
     _frames.set_code_exec_strategy(function.__code__, _STRATEGY)
     return function
 
 
-@_not_compiled
+@not_compiled
 def refuse_compiled(func: Any, args: Any, kwargs: Any) -> Any:
     """Refuse an operator that compiled code dispatches, since it does not dispatch them all.
 
@@ -57,10 +57,10 @@ class OwnMode(TorchDispatchMode):  # type: ignore[misc]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _not_compiled(cls.__dict__["__torch_dispatch__"])
+        not_compiled(cls.__dict__["__torch_dispatch__"])
 
     @staticmethod
-    @_not_compiled
+    @not_compiled
     def is_compiling() -> bool:
         """Whether an operator is inside a function that went through torch.compile.
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from dtrdiag.errors import DtrdiagError
-from dtrdiag.instrumentation.pytorch.contexts import OwnMode
+from dtrdiag.instrumentation.pytorch.contexts import OwnMode, not_compiled, refuse_compiled
 from dtrdiag.instrumentation.pytorch.costs import CostModel
 from dtrdiag.instrumentation.pytorch.describe import (
     OpFacts,
@@ -83,6 +83,8 @@ class LiveMode(OwnMode):
         if self.over is not None:
             raise LiveRunError(f"the live run is over: {self.over}")
         try:
+            if self.is_compiling():
+                return refuse_compiled(func, args, kwargs or {})
             # By identity: operators compute their hashes in Python.
             facts = self._facts.get(id(func))
             if facts is None:
@@ -169,6 +171,7 @@ class LiveMode(OwnMode):
                 # Whatever dropped the tensor cannot be told: this is called out of a destructor.
                 self._failed(error)
 
+    @not_compiled
     def _failed(self, error: BaseException) -> None:
         self.failure = error
         self.over = f"it stopped: {error!r}"

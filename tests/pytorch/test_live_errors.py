@@ -182,6 +182,7 @@ UNSUPPORTED = {
     "a result that is resized": lambda model: torch.mul(model(INPUTS).detach(), 2, out=INPUTS[:0]),
     "a tensor without memory": lambda model: model(INPUTS) + NO_MEMORY,
     "data of a parameter, used": lambda model: (assigned(model), model(INPUTS)),
+    "compiled code": lambda model: torch.compile(lambda x: x + 1, backend="eager")(model(INPUTS)),
     "a recurrent layer of mkldnn": lambda model: nn.LSTM(8, 8)(model(INPUTS)),
 }
 
