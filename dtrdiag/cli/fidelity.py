@@ -25,7 +25,9 @@ from dtrdiag.cli.targets import (
     SIZES,
     Settings,
     TargetArgument,
+    Warmup,
     check_choices,
+    check_warmup,
     require_torch,
     settings_of,
 )
@@ -33,7 +35,7 @@ from dtrdiag.cli.values import parse_limit, parse_ratio, parse_size
 from dtrdiag.errors import UsageError
 from dtrdiag.experiments.fidelity import Asked, compare_points, log_names
 from dtrdiag.experiments.fidelity_document import fidelity_document
-from dtrdiag.experiments.subjects import Making, subject_of
+from dtrdiag.experiments.subjects import Making, steps_wanted, subject_of
 from dtrdiag.instrumentation.pytorch.targets import Target
 from dtrdiag.rendering.fidelity import (
     bytes_table,
@@ -109,6 +111,7 @@ def fidelity(
     size: Size = None,
     settings: Settings = None,
     optimizer: Optimizer = None,
+    warmup: Warmup = None,
     device: DeviceName = "cpu",
     threads: Threads = None,
     output: Output = None,
@@ -124,12 +127,13 @@ def fidelity(
     """
     found, given = Target.parse(target), settings_of(settings)
     check_choices(found, size, optimizer)
+    check_warmup(warmup)
     _check(costs, repeat, threads)
     rules = _Rules(policies, ratios, budgets, overhead_limit)
     check_outputs([output], force)
     require_torch("running live")
     found.check(given)
-    making = Making(found, given, size or "small", optimizer, _device(device))
+    making = Making(found, given, size or "small", optimizer, _device(device), warmup)
     doing(f"recording {plain_name(target)}")
     used = _use_threads(threads)
     subject = subject_of(making, medians=costs != COSTS[0] and repeat > 0)
@@ -138,7 +142,9 @@ def fidelity(
     doing(f"running {plain_name(target)} live, {count(len(configs), 'point')}")
     asked = Asked(repeat, medians=subject.medians, logs=folder)
     points = compare_points(subject.bench, subject.trace, configs, asked)
-    document = fidelity_document(points, **_facts(target, making, subject, used, repeat))
+    facts = _facts(target, making, subject, used, repeat)
+    facts["warmup_wanted"] = steps_wanted(making, subject, points)
+    document = fidelity_document(points, **facts)
     if output is not None:
         write_file(output, jsonlib.dumps(document, indent=1).encode() + b"\n")
     _print(document, output, logs, json)
@@ -232,6 +238,7 @@ def _facts(
         "size": making.size if making.target.is_zoo else None,
         "settings": dict(making.settings),
         "optimizer": making.optimizer,
+        "warmup": subject.warmup,
         "torch": str(torch.__version__),
         "device": {"kind": device.type, "name": device_title(device), "threads": threads},
         "repeat": repeat,

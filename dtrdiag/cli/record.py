@@ -17,7 +17,9 @@ from dtrdiag.cli.targets import (
     SIZES,
     Settings,
     TargetArgument,
+    Warmup,
     check_choices,
+    check_warmup,
     require_torch,
     settings_of,
 )
@@ -54,9 +56,6 @@ Size = Annotated[
 Optimizer = Annotated[
     str | None,
     typer.Option(metavar="|".join(OPTIMIZERS), help="Record a step of this optimizer, too."),
-]
-Warmup = Annotated[
-    int | None, typer.Option(metavar="N", help="Steps before (1 with an optimizer, else 0).")
 ]
 Writes = Annotated[
     str, typer.Option(metavar="|".join(WRITES), help="What a write to a constant is.")
@@ -95,13 +94,14 @@ def record(
     """Record a training step of a PyTorch program as a trace.
 
     MODULE:FUNCTION is called with the arguments that --set gives. It returns a Step, or a function
-    that takes a step; otherwise it takes the step itself, and is called once more. Needs the extra
-    `torch`.
+    that takes a step; otherwise it has taken a step itself, and the next one is recorded. Needs the
+    extra `torch`.
     """
     found = Target.parse(target)
     given = settings_of(settings)
     check_choices(found, size, optimizer)
-    _check(warmup, writes, fake and check)
+    check_warmup(warmup)
+    _check(writes, fake and check)
     name = name or found.function
     path = f"{_file_name(name)}{_SUFFIX}" if output is None else output
     check_outputs([path], force)
@@ -137,11 +137,9 @@ def _recorded(
         return record_step(step, path, warmup=0, **how), steps
 
 
-def _check(warmup: int | None, writes: str, fake_check: bool) -> None:
+def _check(writes: str, fake_check: bool) -> None:
     if writes not in WRITES:
         raise UsageError(no_such("way of --writes", writes, WRITES))
-    if warmup is not None and warmup < 0:
-        raise UsageError(f"--warmup must not be negative, not {warmup}")
     if fake_check:
         raise UsageError("--check compares values, which --fake does not have")
 

@@ -24,6 +24,10 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="A size, or argument of FUNCTION; repeatable."),
 ]
 
+Warmup = Annotated[
+    int | None, typer.Option(metavar="N", help="Steps before (1 with an optimizer, else 0).")
+]
+
 
 def settings_of(texts: Sequence[str] | None) -> dict[str, Any]:
     """What `--set` gave; a value is JSON where it is well formed, a text otherwise.
@@ -55,6 +59,16 @@ def check_choices(target: Target, size: str | None, optimizer: str | None) -> No
     for what, value, known in (("size", size, SIZES), ("optimizer", optimizer, OPTIMIZERS)):
         if value is not None and value not in known:
             raise UsageError(no_such(what, value, known))
+
+
+def check_warmup(warmup: int | None) -> None:
+    """Refuse a number of steps that cannot be taken.
+
+    Raises:
+        UsageError: it is negative.
+    """
+    if warmup is not None and warmup < 0:
+        raise UsageError(f"--warmup must not be negative, not {warmup}")
 
 
 def require_torch(doing: str) -> None:

@@ -215,7 +215,7 @@ def _point(
         common_prefix=prefix,
         divergence=divergence,
         ops=ops,
-        bytes=_bytes(bench, trace, config, trial) if asked.bytes else None,
+        bytes=_bytes(bench, trace, config, trial, ops is None) if asked.bytes else None,
         overhead=_overhead(bench, trace, config, asked, a.events) if timed else None,
         differing=tuple(names),
         apart=apart,
@@ -257,12 +257,18 @@ def log_names(config: RunConfig) -> tuple[str, str]:
     return f"{stem}-simulated.jsonl.zst", f"{stem}-live.jsonl.zst"
 
 
-def _bytes(bench: Bench, trace: Trace, config: RunConfig, trial: Trial) -> Bytes | None:
+def _bytes(
+    bench: Bench, trace: Trace, config: RunConfig, trial: Trial, as_recorded: bool
+) -> Bytes | None:
     if trial.result is None:
         return None
     watched = bench.live(config, trace, allocated=True)
     allocated = None
-    if watched.risen_bytes is not None:
+    # A function that keeps its state may have taken another step this time.
+    again = watched.result is not None and all(
+        getattr(watched.result.end, name) == getattr(trial.result.end, name) for name in _COUNTED
+    )
+    if as_recorded and again and watched.risen_bytes is not None:
         allocated = watched.risen_bytes + trace.constant_bytes
     return Bytes(trial.result.end.max_memory_bytes, trial.owned_bytes, allocated, watched.cuda)
 

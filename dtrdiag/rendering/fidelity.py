@@ -36,6 +36,7 @@ def fidelity_words(document: Document) -> list[str]:
         f"At {summary['equal']:,} of {count(summary['points'], 'point')} the live run decides as "
         f"the simulator does on the recording, from the first decision to the last ({ended}).",
         *(words for point in unequal for words in unequal_words(point)),
+        *_remedy_words(document),
         *_byte_words(document),
         *_value_words(document),
         *_time_words(document),
@@ -111,6 +112,17 @@ def _program_words(programs: Document) -> str:
         f"({what.get(programs['what'], 'other ' + programs['what'])}): recorded {sides[0]}, live "
         f"{sides[1]}."
     )
+
+
+def _remedy_words(document: Document) -> list[str]:
+    wanted = document.get("warmup_wanted")
+    if wanted is None:
+        return []
+    before = "the first step" if wanted == 1 else f"the first {count(wanted, 'step')}"
+    return [
+        f"The program does something else in {before} than in those after, as where an optimizer "
+        f"makes its state: --warmup {wanted} takes {'it' if wanted == 1 else 'them'} before."
+    ]
 
 
 def _byte_words(document: Document) -> list[str]:

@@ -244,7 +244,7 @@ class _Recording(OwnMode):
         self._encoder.settle()
         self.abandon()
         if not self._sink.ops:
-            raise RecordingError("nothing was recorded: no operator was dispatched in the block")
+            raise RecordingError("nothing was recorded: no operator of PyTorch was called")
         metadata = self._metadata(name, sizes)
         return self._sink.content(metadata), metadata
 

@@ -29,3 +29,5 @@ class Step:
     """The tensors that the step reads besides parameters and buffers, targets included."""
     sizes: dict[str, Any] = attrs.field(factory=dict)
     """The sizes that it was made with, for the metadata of a recording."""
+    taken: int = 0
+    """How often it was taken in finding out that it is one; these count as steps before."""

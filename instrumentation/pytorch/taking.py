@@ -26,19 +26,22 @@ def clear_gradients(step: Step) -> None:
 
 
 def warm_up(step: Step, steps: int | None = None) -> int:
-    """Take steps, so that an optimizer has its state, and clear gradients; returns how many.
+    """Take steps, so that an optimizer has its state, and clear gradients.
 
     Args:
         step: to be taken.
-        steps: how often; None: once where there is an optimizer, else not at all.
+        steps: how many there are to be before; None: one where there is an optimizer, else none.
+
+    Returns:
+        How many there were before, those among them that were taken in making the step.
     """
     if steps is None:
         steps = 0 if step.optimizer is None else 1
-    for _ in range(steps):
+    for _ in range(step.taken, steps):
         clear_gradients(step)
         take(step)
     clear_gradients(step)
-    return steps
+    return max(step.taken, steps)
 
 
 def record_step(

@@ -7,9 +7,7 @@ imported as Python run in the current folder would import it.
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
-import inspect
 import os
 import sys
 import traceback
@@ -18,11 +16,18 @@ from typing import Any
 
 import attrs
 
+import dtrdiag.instrumentation
 from dtrdiag.errors import DtrdiagError, UsageError
 from dtrdiag.instrumentation.pytorch.errors import (
     ProgramError,
     RecordingError,
     UnsupportedOpError,
+)
+from dtrdiag.instrumentation.pytorch.returned import (
+    is_function,
+    refuse_named,
+    refuse_returned,
+    watched,
 )
 from dtrdiag.instrumentation.pytorch.step import Step
 from dtrdiag.suggestions import no_such, quoted
@@ -88,8 +93,8 @@ class Target:
     def build(self, settings: Mapping[str, Any], size: str, optimizer: str | None) -> Step:
         """The step, made now.
 
-        A function that returns something else than a `Step` is itself the step: it was taken once
-        then. A function that it returns is the step, too.
+        A function that returns something else than a `Step` is itself the step, which was taken
+        once then (`Step.taken`). A function that it returns is the step, too.
 
         Args:
             settings: arguments by name.
@@ -98,7 +103,8 @@ class Target:
 
         Raises:
             ProgramError: what was imported or called raised an error.
-            UsageError: there is no such module, function or size.
+            UsageError: there is no such module, function or size; or what was returned, now or by
+                the step later, is neither a step nor a result: a model, a generator, a coroutine.
         """
         if self.is_zoo:
             from dtrdiag.instrumentation.zoo import make
@@ -122,16 +128,17 @@ class Target:
             if not hasattr(found, name):
                 raise UsageError(no_such(f"function of {self.module}", name, _public(found)))
             found = getattr(found, name)
-        if not callable(found):
-            raise UsageError(f"{self.text} is no function")
-        return found
+        refuse_named(self.text, found)
+        return found  # type: ignore[no-any-return]
 
     def _as_step(self, made: Any, function: Any, settings: Mapping[str, Any]) -> Step:
         if isinstance(made, Step):
-            return made
-        given = inspect.isroutine(made) or isinstance(made, functools.partial)
-        run = made if given else lambda: function(**settings)
-        return Step(self.function, None, run, sizes=dict(settings))
+            return attrs.evolve(made, run=watched(self.text, made.run))
+        if is_function(made):
+            return Step(self.function, None, watched(self.text, made), sizes=dict(settings))
+        refuse_returned(self.text, made)
+        run = watched(self.text, lambda: function(**settings))
+        return Step(self.function, None, run, sizes=dict(settings), taken=1)
 
     def _with_optimizer(self, step: Step, optimizer: str | None) -> Step:
         if optimizer is None:
@@ -222,15 +229,19 @@ def _told_of_fakes(error: BaseException) -> DtrdiagError | None:
     return UnsupportedOpError(f"{func}: {told[type(error).__name__]}", path=path, line=line)
 
 
+_OURS = (dtrdiag, dtrdiag.instrumentation)
+"""An editable install has them in two folders."""
+
+
 def _place(error: BaseException) -> tuple[str | None, int | None]:
     """The innermost line that is not of an installed package."""
     if isinstance(error, SyntaxError):
         return error.filename, error.lineno
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    ours = tuple(os.path.dirname(os.path.abspath(each.__file__)) for each in _OURS)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if os.path.isfile(frame.filename) and not (
             "site-packages" in frame.filename
-            or frame.filename.startswith((ours, os.path.dirname(os.__file__)))
+            or frame.filename.startswith((*ours, os.path.dirname(os.__file__)))
         ):
             return frame.filename, frame.lineno
     return None, None

@@ -9,6 +9,7 @@ from dtrdiag.cli import main
 from dtrdiag.instrumentation.pytorch.allocated import _highest
 from dtrdiag.instrumentation.pytorch.trials import differing
 from dtrdiag.log import open_log
+from dtrdiag.rendering.fidelity import fidelity_words
 
 PROGRAM = """
 import torch
@@ -46,6 +47,18 @@ def step(plant="none"):
         return loss
 
     return Step("planted", network, run, inputs=(x,))
+
+
+def keeps_its_optimizer():
+    network = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(network.parameters(), momentum=0.9)
+
+    def run():
+        optimizer.zero_grad()
+        network(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+
+    return run
 """
 
 
@@ -116,6 +129,7 @@ def test_another_op_is_named(fidelity):
     assert status == 1
     point = only(document)
     assert not point["equal"]
+    assert document["warmup_wanted"] is None
     programs = point["programs"]
     assert programs["what"] == "name"
     assert programs["a"].startswith("aten.sum")
@@ -124,15 +138,29 @@ def test_another_op_is_named(fidelity):
     assert parted is None or parted["during_op"] >= programs["op"]
 
 
-def test_another_size_is_named(fidelity, capfd):
-    target = ("planted:step", "--set", "plant=size", "-r", "0.8", "--repeat", "0")
-    status, document = fidelity(*target)
+def test_another_size_is_named(fidelity):
+    status, document = fidelity("planted:step", "--set", "plant=size", "-r", "0.8", "--repeat", "0")
     assert status == 1
     programs = only(document)["programs"]
     assert programs["what"] in ("sizes", "references", "cost")
-    main(["fidelity", *target])
-    said = capfd.readouterr().out
+    said = " ".join(fidelity_words(document))
     assert f"The programs part at op {programs['op']}" in said
+
+
+def test_where_the_first_step_is_another_one_it_is_said_what_to_do(fidelity):
+    target = ("planted:keeps_its_optimizer", "-r", "1", "-r", "0.99", "--repeat", "0")
+    status, document = fidelity(*target)
+    assert (status, document["warmup"], document["warmup_wanted"]) == (1, 0, 1)
+    first, second = document["points"]
+    assert first["equal"]
+    assert second["programs"] is not None
+    # The runs in which these would be counted were of other steps.
+    assert first["bytes"]["allocated"] is second["bytes"]["allocated"] is None
+    (said,) = [line for line in fidelity_words(document) if "--warmup" in line]
+    assert said.endswith("makes its state: --warmup 1 takes it before.")
+    status, document = fidelity(*target, "--warmup", "1")
+    assert (status, document["warmup"], document["warmup_wanted"]) == (0, 1, None)
+    assert document["points"][0]["bytes"]["allocated"] > 0
 
 
 def test_another_value_is_found_though_all_decisions_are_equal(fidelity):
@@ -185,6 +213,7 @@ def test_measured_costs_predict_too(fidelity):
         (("planted:step", "--costs", "guessed"), "guessed"),
         (("planted:step", "--repeat", "-1"), "--repeat"),
         (("planted:step", "--set", "plant"), "KEY=VALUE"),
+        (("planted:step", "--warmup", "-1"), "--warmup must not be negative, not -1"),
         (("planted:step", "--size", "small"), "--size"),
         (("planted:step", "--device", "tpu"), "tpu"),
         (("zoo:nothing",), "nothing"),

@@ -7,8 +7,11 @@ import sys
 import pytest
 
 from dtrdiag.cli import main
-from dtrdiag.instrumentation.pytorch import Measured, record_step
+from dtrdiag.errors import UsageError
+from dtrdiag.instrumentation.pytorch import Measured, Step, record_step
 from dtrdiag.instrumentation.pytorch.logsink import recording_of
+from dtrdiag.instrumentation.pytorch.returned import refuse_returned
+from dtrdiag.instrumentation.pytorch.taking import warm_up
 from dtrdiag.instrumentation.zoo import make
 from dtrdiag.trace.catalog import resolve
 
@@ -74,7 +77,33 @@ def hides():
     return run
 
 
-number = 3
+class Odd:
+    def __call__(self):
+        return torch.ones(3).exp()
+
+
+async def waits():
+    return torch.ones(3).exp()
+
+
+def yields():
+    yield torch.ones(3).exp()
+
+
+def yields_later():
+    return Step("odd", None, yields)
+
+
+def returns_a_model():
+    return nn.Linear(4, 4)
+
+
+def returns_two():
+    return nn.Linear(4, 4), torch.ones(2, 4)
+
+
+returns_an_object, returns_a_class = lambda: Odd(), lambda: Odd
+number, model = 3, nn.Linear(4, 4)
 """
 
 
@@ -166,8 +195,29 @@ def test_a_function_gives_a_step_or_a_function_or_is_the_step(answered):
     assert itself["trace"]["ops"] == 2
     assert itself["recording"]["sizes"] == {"power": 3}
     assert len(mine.taken) == 3
+    assert itself["warmup"] == 1
     assert answered("mine:returns_a_function", "--warmup", "2", "-o", "d.log")["warmup"] == 2
     assert len(mine.taken) == 6
+
+
+def test_a_step_that_was_taken_already_counts_among_those_before():
+    taken = []
+    step = Step("itself", None, lambda: taken.append(1), taken=1)
+    assert [warm_up(step, steps) for steps in (None, 0, 1, 3)] == [1, 1, 1, 3]
+    assert len(taken) == 2
+
+
+def test_a_model_that_was_trained_is_a_result_of_a_step():
+    import torch
+
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(UsageError, match="a step calls one"):
+        refuse_returned("f", model)
+    loss = model(torch.ones(2)).sum()
+    refuse_returned("f", (model, loss))
+    refuse_returned("f", (model, loss.item()))
+    loss.backward()
+    refuse_returned("f", model)
 
 
 def test_costs_and_writes_are_chosen(answered, tmp_path):
@@ -200,6 +250,14 @@ REFUSED = {
     "mine:hides": "aten.nonzero.default: the sizes of its results depend on data (FOLDER/mine.py",
     "mine:step --set size=2": "mine:step raised TypeError: step() got an unexpected keyword argum",
     "mine:number": "mine:number is no function",
+    "mine:model": "mine:model is a model (Linear), and a step calls one: name a function that",
+    "mine:returns_a_model": "mine:returns_a_model returns a model (Linear), and a step calls one:",
+    "mine:returns_two": "mine:returns_two returns a tuple with a model (Linear), and a step calls",
+    "mine:returns_an_object": "mine:returns_an_object returns an object that can be called (Odd):",
+    "mine:returns_a_class": "mine:returns_a_class returns a class (Odd): return a function that",
+    "mine:yields": "mine:yields returns a generator, of which nothing has run: return a function",
+    "mine:yields_later": "the step of mine:yields_later returns a generator, of which nothing has",
+    "mine:waits": "mine:waits returns a coroutine, of which nothing has run: write a plain function",
     "mine:stp": 'no function of mine "stp"; did you mean step?',
     "mine": '"mine" names nothing to record: zoo:MODEL, or MODULE:FUNCTION',
     "mine.py:step": "a module is named as in an import: mine:step",
