@@ -33,7 +33,7 @@ from dtrdiag.cli.targets import (
 )
 from dtrdiag.cli.values import parse_limit, parse_ratio, parse_size
 from dtrdiag.errors import UsageError
-from dtrdiag.experiments.fidelity import Asked, compare_points, log_names
+from dtrdiag.experiments.fidelity import Asked, Point, compare_points, log_names
 from dtrdiag.experiments.fidelity_document import fidelity_document
 from dtrdiag.experiments.subjects import Making, steps_wanted, subject_of
 from dtrdiag.instrumentation.pytorch.targets import Target
@@ -127,8 +127,7 @@ def fidelity(
     """
     found, given = Target.parse(target), settings_of(settings)
     check_choices(found, size, optimizer)
-    check_warmup(warmup)
-    _check(costs, repeat, threads)
+    _check(costs, repeat, threads, warmup)
     rules = _Rules(policies, ratios, budgets, overhead_limit)
     check_outputs([output], force)
     require_torch("running live")
@@ -142,18 +141,16 @@ def fidelity(
     doing(f"running {plain_name(target)} live, {count(len(configs), 'point')}")
     asked = Asked(repeat, medians=subject.medians, logs=folder)
     points = compare_points(subject.bench, subject.trace, configs, asked)
-    facts = _facts(target, making, subject, used, repeat)
-    facts["warmup_wanted"] = steps_wanted(making, subject, points)
+    facts = _facts(target, making, subject, used, repeat) | _remedy(making, subject, points)
     document = fidelity_document(points, **facts)
-    if output is not None:
-        write_file(output, jsonlib.dumps(document, indent=1).encode() + b"\n")
     _print(document, output, logs, json)
     values = document["summary"]["values"]
     if document["summary"]["equal"] < len(points) or values["equal"] < values["compared"]:
         raise typer.Exit(CHECK_FAILED)
 
 
-def _check(costs: str, repeat: int, threads: int | None) -> None:
+def _check(costs: str, repeat: int, threads: int | None, warmup: int | None) -> None:
+    check_warmup(warmup)
     if costs not in COSTS:
         raise UsageError(no_such("kind of --costs", costs, COSTS))
     if repeat < 0 or (threads is not None and threads < 1):
@@ -256,7 +253,13 @@ def _facts(
     }
 
 
+def _remedy(making: Making, subject: Subject, points: Sequence[Point]) -> dict[str, Any]:
+    return {"warmup_wanted": steps_wanted(making, subject, points)}
+
+
 def _print(document: dict[str, Any], output: str | None, logs: str | None, json: bool) -> None:
+    if output is not None:
+        write_file(output, jsonlib.dumps(document, indent=1).encode() + b"\n")
     if json:
         print_json(document)
         return

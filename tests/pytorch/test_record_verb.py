@@ -257,7 +257,7 @@ REFUSED = {
     "mine:returns_a_class": "mine:returns_a_class returns a class (Odd): return a function that",
     "mine:yields": "mine:yields returns a generator, of which nothing has run: return a function",
     "mine:yields_later": "the step of mine:yields_later returns a generator, of which nothing has",
-    "mine:waits": "mine:waits returns a coroutine, of which nothing has run: write a plain function",
+    "mine:waits": "mine:waits returns a coroutine, of which nothing has run: write a plain fun",
     "mine:stp": 'no function of mine "stp"; did you mean step?',
     "mine": '"mine" names nothing to record: zoo:MODEL, or MODULE:FUNCTION',
     "mine.py:step": "a module is named as in an import: mine:step",
