@@ -229,7 +229,10 @@ def _told_of_fakes(error: BaseException) -> DtrdiagError | None:
     return UnsupportedOpError(f"{func}: {told[type(error).__name__]}", path=path, line=line)
 
 
-_OURS = (dtrdiag, dtrdiag.instrumentation)
+_OURS = tuple(
+    os.path.dirname(os.path.abspath(str(each.__file__)))
+    for each in (dtrdiag, dtrdiag.instrumentation)
+)
 """An editable install has them in two folders."""
 
 
@@ -237,11 +240,10 @@ def _place(error: BaseException) -> tuple[str | None, int | None]:
     """The innermost line that is not of an installed package."""
     if isinstance(error, SyntaxError):
         return error.filename, error.lineno
-    ours = tuple(os.path.dirname(os.path.abspath(each.__file__)) for each in _OURS)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if os.path.isfile(frame.filename) and not (
             "site-packages" in frame.filename
-            or frame.filename.startswith((*ours, os.path.dirname(os.__file__)))
+            or frame.filename.startswith((*_OURS, os.path.dirname(os.__file__)))
         ):
             return frame.filename, frame.lineno
     return None, None
