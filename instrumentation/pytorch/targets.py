@@ -119,7 +119,7 @@ class Target:
     def _imported(self) -> Callable[..., Any]:
         with _current_folder(), blamed(self.text):
             try:
-                found = importlib.import_module(self.module)
+                found: Any = importlib.import_module(self.module)
             except ModuleNotFoundError as error:
                 if error.name is None or not f"{self.module}.".startswith(f"{error.name}."):
                     raise
@@ -129,7 +129,8 @@ class Target:
                 raise UsageError(no_such(f"function of {self.module}", name, _public(found)))
             found = getattr(found, name)
         refuse_named(self.text, found)
-        return found  # type: ignore[no-any-return]
+        called: Callable[..., Any] = found
+        return called
 
     def _as_step(self, made: Any, function: Any, settings: Mapping[str, Any]) -> Step:
         if isinstance(made, Step):
