@@ -28,8 +28,8 @@ OUTCOME_WORDS = {
     "unknown": "not known",
 }
 """An outcome in words, by the name that events and analyses give it."""
-OUTCOME_COLOURS = {"ok": "#0072b2", "oom": "#d55e00", "thrashed": "#e69f00"}
-"""The colour of an outcome, the same as in charts."""
+OUTCOME_COLOURS = {"ok": "#5577ee", "oom": "#c2185b", "thrashed": "#aa8800"}
+"""The colour of an outcome, as in charts."""
 NAME_WIDTH = 60
 """Characters of a foreign name."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dtrdiag.analyses.allocations import Allocations, Ints
 from dtrdiag.rendering.pages.parts import Chart, Reading
-from dtrdiag.rendering.palette import look
+from dtrdiag.rendering.palette import OUTCOME_COLOURS, look
 from dtrdiag.rendering.timelineparts import BYTES, Rows, Unit, zoomed_x
 from dtrdiag.units import both_bytes, short_bytes
 
@@ -77,7 +77,7 @@ def _marks(found: Allocations, unit: Unit) -> dict[str, Rows]:
 
 
 def _failed(any_failed: bool) -> list[dict[str, Any]]:
-    mark = {"type": "rule", "color": "#d55e00", "strokeWidth": 1.5}
+    mark = {"type": "rule", "color": OUTCOME_COLOURS["oom"], "strokeWidth": 1.5}
     return [{"data": {"name": "oom"}, "mark": mark, "encoding": {"x": _x()}}] * any_failed
 
 

@@ -16,11 +16,10 @@ import attrs
 
 from dtrdiag.analyses.budget_map import OK, OOM, THRASHED, BudgetMap
 from dtrdiag.errors import UsageError
+from dtrdiag.rendering.palette import OUTCOME_COLOURS
 
 WIDTH, HEIGHT = 720, 220
 """Of the plotting area, in pixels."""
-OUTCOME_COLOURS = {OK: "#0072b2", OOM: "#d55e00", THRASHED: "#e69f00"}
-"""Of Okabe and Ito, as in `palette`."""
 OUTCOME_WORDS = {OK: "finishes", OOM: "out of memory", THRASHED: "stopped by the limit"}
 
 
@@ -123,7 +122,7 @@ def map_chart(budget_map: BudgetMap, title: str) -> Any:
             for row in rows
             if keep(row)
         ]
-        mark = alt.Chart(alt.Data(values=kept)).mark_rect(opacity=0.45 if kind == OOM else 1)
+        mark = alt.Chart(alt.Data(values=kept)).mark_rect()
         y = alt.Y("bottom:Q", title="overhead", scale=y_scale)
         layers.append(mark.encode(x=x, x2="high:Q", y=y, y2="top:Q", color=colour))
     return _sized(alt.layer(*layers), title)

@@ -20,14 +20,14 @@ from dtrdiag.analyses.budget_map import (
     MapSummary,
     Segment,
 )
-from dtrdiag.rendering.charts import OUTCOME_COLOURS
 from dtrdiag.rendering.commands import rules_words, run_command
 from dtrdiag.rendering.mapmarks import BYTES_A_PIXEL, label_pixels, marks_layer, summary_marks
 from dtrdiag.rendering.maprows import WORDS, largest_overhead, map_rows, row_columns
 from dtrdiag.rendering.pages.parts import Chart, Reading
+from dtrdiag.rendering.palette import OUTCOME_COLOURS, UNKNOWN_COLOUR
 from dtrdiag.units import changes_words, plain_name
 
-COLOURS = OUTCOME_COLOURS | {UNKNOWN: "#8c8c8c"}
+COLOURS = OUTCOME_COLOURS | {UNKNOWN: UNKNOWN_COLOUR}
 LEGEND = {
     OK: "finishes (line)",
     OOM: "out of memory (solid)",
@@ -224,7 +224,7 @@ def _other_layers(outcomes: Sequence[str]) -> list[dict[str, Any]]:
             base
             | {
                 "transform": transform,
-                "mark": {"type": "rect", "opacity": 0.5 if outcome == OOM else 0.15},
+                "mark": {"type": "rect", "opacity": 1 if outcome == OOM else 0.15},
                 "encoding": {"x2": {"field": "right"}},
             }
         )
@@ -257,7 +257,7 @@ def _overhead_layer(folded: bool, top: float, log: bool) -> dict[str, Any]:
     highest = "isValid(datum.most) ? datum.most : datum.overhead" if folded else "datum.overhead"
     most = max(top, 1.02) ** 1.04 if log else 1 + (max(top, 1.02) - 1) * 1.04
     scale = {"domain": [1, most], "nice": False} | ({"type": "log"} if log else {"zero": False})
-    axis = {"title": "overhead (x baseline cost)", "tickCount": 6, "format": "~g"}
+    axis = {"title": "overhead (x baseline cost)", "tickCount": 6, "format": "~f"}
     return {
         "transform": [only(OK), *drawn_transform(["outcome"], 1, highest)],
         "mark": {"type": "rect", "stroke": COLOURS[OK], "strokeWidth": 2},

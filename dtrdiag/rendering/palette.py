@@ -1,13 +1,15 @@
 """Which colour stands for which state, in every picture and table alike.
 
 The hues are those of Okabe and Ito (Color Universal Design, 2008), told apart by people with any
-common colour vision deficiency. A picture never says a thing by colour alone: it also prints the
-state's word or draws another outline.
+common colour vision deficiency; outcomes have three more. A picture never says a thing by colour
+alone: it also prints the state's word or draws another outline.
 """
 
 from __future__ import annotations
 
 import attrs
+
+from dtrdiag import notebook
 
 
 @attrs.frozen
@@ -49,11 +51,17 @@ CAUSE_COLOURS = {"pressure": "#d55e00", "release": "#009e73", "banish": "#8c8c8c
 REMAT_COLOUR = "#cc79a7"
 """Of what is computed again."""
 
+OUTCOME_COLOURS = notebook.OUTCOME_COLOURS
+"""Of what becomes of a run, and of nothing else: apart from each other for every kind of sight, and
+from white and from dark paper by a contrast of 3."""
+UNKNOWN_COLOUR = "#8c8c8c"
+"""Of budgets that were not looked at."""
+
 OUTCOME_STYLES = {
     "ok": "green",
     "oom": "bold red",
-    "thrashed": "bold yellow",
-    "incomplete": "magenta",
+    "thrashed": "bold magenta",
+    "incomplete": "bold",
 }
 """Terminal style of an outcome's word."""
 

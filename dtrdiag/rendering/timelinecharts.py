@@ -14,7 +14,7 @@ from dtrdiag.analyses.frontier import Frontier
 from dtrdiag.analyses.onset import Spell
 from dtrdiag.analyses.timeline import STEP, Timeline
 from dtrdiag.rendering.pages.parts import Chart, Reading
-from dtrdiag.rendering.palette import look
+from dtrdiag.rendering.palette import OUTCOME_COLOURS, look
 from dtrdiag.rendering.timelineparts import BYTES, Layer, Rows, TimelineParts, Unit
 from dtrdiag.rendering.timelinestrips import TimelineStrips
 from dtrdiag.units import short_bytes
@@ -33,7 +33,6 @@ _HEADROOM = 1.18
 _FAR = 3
 """A budget of more than this many times what was in use is not drawn: memory would be a line."""
 _STEP_READING = Reading("step", "step of the schedule", template="{step:,}")
-_ALARM = "#d55e00"
 
 
 def timeline_charts(
@@ -172,7 +171,10 @@ class _Memory:
 
     def _colour(self, word: str) -> Layer:
         shown = [*STATES, *(["thrash"] if self._thrashes else [])]
-        fills = {**{state: look(state).fill for state in STATES}, "thrash": _ALARM}
+        fills = {
+            **{state: look(state).fill for state in STATES},
+            "thrash": OUTCOME_COLOURS["thrashed"],
+        }
         return {
             "datum": STATE_WORDS[word],
             "type": "nominal",

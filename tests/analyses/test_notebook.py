@@ -17,7 +17,6 @@ from dtrdiag.analyses import (
 from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import EventRecorder, log_writer
 from dtrdiag.log import open_log
-from dtrdiag.rendering import charts
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace.catalog import resolve
 
@@ -173,10 +172,6 @@ def test_outcomes_are_told_apart_without_colours():
         for outcome, colour in notebook.OUTCOME_COLOURS.items()
     ]
     assert len(set(drawn)) == len(notebook.OUTCOME_COLOURS)
-
-
-def test_colours_are_those_of_the_charts():
-    assert notebook.OUTCOME_COLOURS == charts.OUTCOME_COLOURS
 
 
 def test_names_stay_text(budget_map):

@@ -18,6 +18,7 @@ from dtrdiag.rendering.mapcharts import x_axis
 from dtrdiag.rendering.maprows import map_rows, row_columns, shared_stretches
 from dtrdiag.rendering.pages.mappage import map_page
 from dtrdiag.rendering.pages.parts import Chart, Commands, Table
+from dtrdiag.rendering.palette import OUTCOME_COLOURS
 from dtrdiag.rendering.pictures import chart_picture
 from dtrdiag.simulator import RunConfig, baseline_peak_bytes
 from dtrdiag.trace.catalog import resolve
@@ -210,7 +211,7 @@ def columns_drawn(svg, colour):
 
 def test_a_sliver_of_one_byte_is_drawn_two_pixels_wide(made_map, by_hand):
     chart = parts(map_page([made_map(by_hand)], ""), Chart)[0]
-    drawn = columns_drawn(chart_picture(chart, "svg").decode(), "#d55e00")
+    drawn = columns_drawn(chart_picture(chart, "svg").decode(), OUTCOME_COLOURS["oom"])
     assert [width for _, width in drawn] == [pytest.approx(2), pytest.approx(2)]
     assert drawn[1][0] == pytest.approx(720 * 499_000 / 1_000_000, abs=1)
 
@@ -218,14 +219,15 @@ def test_a_sliver_of_one_byte_is_drawn_two_pixels_wide(made_map, by_hand):
 def test_zoomed_in_a_sliver_is_as_wide_as_it_is(made_map, by_hand):
     chart = parts(map_page([made_map(by_hand)], ""), Chart)[0]
     near = attrs.evolve(chart, domain=(499_995, 500_005))
-    assert columns_drawn(chart_picture(near, "svg").decode(), "#d55e00") == [
+    assert columns_drawn(chart_picture(near, "svg").decode(), OUTCOME_COLOURS["oom"]) == [
         (pytest.approx(360), pytest.approx(72))
     ]
 
 
 def test_stopped_runs_are_striped_and_what_was_not_looked_at_too(made_map, by_hand):
     svg = chart_picture(parts(map_page([made_map(by_hand)], ""), Chart)[0], "svg").decode()
-    stripes = re.findall(r'<line [^>]*stroke="#e69f00"[^>]*>', svg)
+    colour = OUTCOME_COLOURS["thrashed"]
+    stripes = re.findall(rf'<line [^>]*stroke="{colour}"[^>]*>', svg)
     assert len(stripes) == 1
     assert 'stroke-dasharray="3,4"' in stripes[0]
     width = float(re.search(r'stroke-width="([\d.]+)"', stripes[0])[1])

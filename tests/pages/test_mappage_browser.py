@@ -7,6 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from dtrdiag.rendering.pages.mappage import map_page
 from dtrdiag.rendering.pages.page import page_html
+from dtrdiag.rendering.palette import OUTCOME_COLOURS
 
 LINEAR = "steps-linear-1"
 
@@ -43,7 +44,7 @@ def press(page, *keys):
 
 def column_widths(page, chart=LINEAR):
     """Pixels of each column that is out of memory, from left to right."""
-    drawn = page.locator(f'#{chart} svg path[fill="#d55e00"]').evaluate_all(
+    drawn = page.locator(f'#{chart} svg path[fill="{OUTCOME_COLOURS["oom"]}"]').evaluate_all(
         "paths => paths.map((path) => path.getAttribute('d'))"
     )
     columns = (re.fullmatch(r"M[\d.e-]+,0h([\d.]+)v240h-[\d.]+Z", d) for d in drawn)

@@ -17,6 +17,7 @@ from dtrdiag.analyses.timeline import Timeline
 from dtrdiag.analyses.trajectory import Trajectory
 from dtrdiag.events.records import RunHeader
 from dtrdiag.rendering.pages.parts import Chart, Reading
+from dtrdiag.rendering.palette import REMAT_COLOUR
 from dtrdiag.rendering.timelinecharts import timeline_charts
 from dtrdiag.rendering.timelineparts import TIMES, Rows, TimelineParts, Unit
 from dtrdiag.units import duration, plain_name, short_bytes
@@ -24,7 +25,6 @@ from dtrdiag.units import duration, plain_name, short_bytes
 GROUP = "pair"
 POINTS = 1500
 """At most so many steps are drawn of a trajectory; its extremes are among them."""
-PARTED = "#d55e00"
 COLOURS = ("#0072b2", "#d55e00")
 """Of two lines in one chart, which also differ in their dashes; of Okabe and Ito."""
 _HEIGHT = 130
@@ -93,7 +93,7 @@ def _joined(chart: Chart, whole: tuple[float, float], parted: int | None, x: Lay
     layers = [
         {
             **marked,
-            "mark": {"type": "rule", "color": PARTED, "strokeWidth": 2, "strokeDash": [5, 3]},
+            "mark": {"type": "rule", "strokeWidth": 2, "strokeDash": [5, 3]},
             "encoding": {**marked["encoding"], **up},
         },
         {
@@ -181,8 +181,8 @@ def _extra_chart(rows: _Rows, x: Layer) -> Chart:
     zero = {"mark": {"type": "rule", "opacity": 0.6}, "encoding": {"y": {"datum": 0}}}
     area = {
         "mark": {
-            "type": "area", "interpolate": "step-after", "color": COLOURS[1], "opacity": 0.55,
-            "line": {"color": COLOURS[1], "strokeWidth": 1.75},
+            "type": "area", "interpolate": "step-after", "color": REMAT_COLOUR, "opacity": 0.55,
+            "line": {"color": REMAT_COLOUR, "strokeWidth": 1.75},
         },
         "encoding": {
             "x": x, "y": {"field": "extra", "type": "quantitative"}, "y2": {"datum": 0}

@@ -18,7 +18,7 @@ from dtrdiag.rendering.pages.parts import RIGHT, Chart, Column, Commands, Page, 
 from dtrdiag.rendering.pages.parts import Table as PageTable
 from dtrdiag.units import NOT_KNOWN, changes_words, count, plain_name
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8c8c8c")
 """Of policies, of Okabe and Ito; lines differ in their dashes as well."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _SHAPES = {OK: "circle", THRASHED: "triangle-up", OOM: "cross"}
