@@ -1,5 +1,8 @@
 // Drawings that are zoomed, and whose nodes tell about themselves.
-const READABLE = 0.9;
+// Scales of a picture: its text is comfortable to read, can still be read, and is large enough.
+const READABLE = 0.9, LEGIBLE = 0.65, LARGEST = 1.25;
+// Of the tallest box that a stylesheet gives: what a picture may need to be shown as a whole.
+const TALLER = 1.6;
 const PARTLY = "A part of the graph is shown: drag it, or press the arrow keys, for the rest, " +
   "or “all” for the whole.";
 
@@ -11,8 +14,8 @@ class Drawing {
     this.svg = $("svg", this.canvas);
     this.whole = this.svg.getAttribute("viewBox").split(/[ ,]+/).map(Number);
     this.box = this.whole;
-    this.fitHeight();
-    this.open();
+    this.natural = [Number(this.svg.dataset.width), Number(this.svg.dataset.height)];
+    if (this.natural.every((length) => length > 0)) this.open();
     const tools = $(".tools", figure);
     tools.hidden = false;
     for (const button of all("button", tools)) {
@@ -39,23 +42,32 @@ class Drawing {
     figure.dataset.ready = "yes";
   }
 
-  // A small picture needs no tall box.
-  fitHeight() {
-    const height = Number(this.svg.dataset.height), width = Number(this.svg.dataset.width);
-    const scale = Math.min(1.25, Math.max(READABLE, this.canvas.clientWidth / width));
-    const shown = height * scale + 16;
-    if (shown < this.svg.clientHeight) this.svg.style.height = `${Math.max(shown, 160)}px`;
+  // At first the whole is shown, where its text can then be read. Else text is large enough, and what
+  // that leaves no room for is a drag away.
+  open() {
+    const [width, height] = this.natural, tallest = this.svg.clientHeight;
+    if (!tallest) return;
+    // A wide picture has the whole line, and what is read about its boxes stands below.
+    if (this.across() < LEGIBLE) $(".beside", this.figure).classList.add("stacked");
+    const across = this.across(), whole = Math.min(across, tallest / height);
+    let scale = whole;
+    if (whole < LEGIBLE) scale = across < LEGIBLE ? READABLE : Math.min(across, READABLE);
+    // Nothing is lost by a taller box, and the page is scrolled anyway.
+    if (across >= LEGIBLE && height * LEGIBLE <= tallest * TALLER) scale = Math.max(whole, LEGIBLE);
+    const most = scale * height <= tallest * TALLER && across >= LEGIBLE ? scale * height : tallest;
+    this.svg.style.height = `${Math.max(Math.min(scale * height, most), 160)}px`;
+    this.part(scale);
   }
 
-  // At first text is large enough to be read; what that leaves no room for is a drag away.
-  open() {
-    const [x, y, width, height] = this.whole;
-    const [across, down] = [this.svg.clientWidth, this.svg.clientHeight];
-    const natural = Number(this.svg.dataset.width) / width;
-    if (!across || !down || !natural) return;
-    const scale = natural * Math.min(1.25, Math.max(READABLE, across / (natural * width)));
-    const box = [x, y, across / scale, down / scale];
-    if (box[2] >= width && box[3] >= height) return;
+  // The scale at which the picture is as wide as its box.
+  across() {
+    return Math.min(LARGEST, this.svg.clientWidth / this.natural[0]);
+  }
+
+  part(scale) {
+    const [x, y, width, height] = this.whole, drawn = (scale * this.natural[0]) / width;
+    const box = [x, y, this.svg.clientWidth / drawn, this.svg.clientHeight / drawn];
+    if (box[2] >= width - 1 && box[3] >= height - 1) return;
     if (box[2] >= width) box[0] = x + (width - box[2]) / 2;
     else if (box[2] < width / 2) box[0] = this.middle() - box[2] / 2;
     this.show(box);
