@@ -1,6 +1,6 @@
 // Drawings that are zoomed, and whose nodes tell about themselves.
-// Scales of a picture: its text is comfortable to read, can still be read, and is large enough.
-const READABLE = 0.9, LEGIBLE = 0.65, LARGEST = 1.25;
+// Scales of a picture, as of its text: comfortable, small, only just to be read, large enough.
+const READABLE = 0.9, SMALL = 0.8, LEGIBLE = 0.65, LARGEST = 1.25;
 // Of the tallest box that a stylesheet gives: what a picture may need to be shown as a whole.
 const TALLER = 1.6;
 const PARTLY = "A part of the graph is shown: drag it, or press the arrow keys, for the rest, " +
@@ -48,7 +48,7 @@ class Drawing {
     const [width, height] = this.natural, tallest = this.svg.clientHeight;
     if (!tallest) return;
     // A wide picture has the whole line, and what is read about its boxes stands below.
-    if (this.across() < LEGIBLE) $(".beside", this.figure).classList.add("stacked");
+    if (this.across() < SMALL) $(".beside", this.figure).classList.add("stacked");
     const across = this.across(), whole = Math.min(across, tallest / height);
     let scale = whole;
     if (whole < LEGIBLE) scale = across < LEGIBLE ? READABLE : Math.min(across, READABLE);
