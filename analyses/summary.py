@@ -1,13 +1,13 @@
 """How did a run end, and what did it cost?
 
-A complete log states its own counts in the `end` event, and those are taken as they stand (whether
-they are true is the verifier's question). A log without `end` is counted event by event; its
-outcome is `incomplete`.
+A complete log states its own counts in the `end` event, and those are taken as they stand; a
+summary says which of them are not those of the events. A log without `end` is counted event by
+event; its outcome is `incomplete`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -61,6 +61,7 @@ class RunSummary:
         interval_lo_bytes: with `interval_hi_bytes`, the half-open interval [lo, hi) of budgets that
             give the same decisions (up to the cut, if incomplete); None as hi means unbounded.
         decisions_sha256: digest of the decisions; None where the log is incomplete.
+        differing: counts that `end` states and its events contradict: name, stated, counted.
     """
 
     header: RunHeader
@@ -74,6 +75,7 @@ class RunSummary:
     interval_lo_bytes: int
     interval_hi_bytes: int | None
     decisions_sha256: str | None
+    differing: tuple[tuple[str, int, int], ...] = attrs.field(default=(), eq=False)
 
     def _repr_html_(self) -> str:
         from dtrdiag.analyses.notebook import summary_html
@@ -161,7 +163,11 @@ class RunTally:
 
     def summary(self) -> RunSummary:
         """The summary of the events so far: what `end` states, or else what was counted."""
-        return self.counted() if self.end is None else summary_of(self.header, self.end)
+        counted = self.counted()
+        if self.end is None:
+            return counted
+        stated = summary_of(self.header, self.end)
+        return attrs.evolve(stated, differing=tuple(_differing(stated, counted)))
 
     def counted(self) -> RunSummary:
         """The summary by counting alone, as if the log had no `end`."""
@@ -181,6 +187,25 @@ class RunTally:
             interval_hi_bytes=counts.interval_hi_bytes,
             decisions_sha256=None,
         )
+
+
+def _differing(stated: RunSummary, counted: RunSummary) -> Iterator[tuple[str, int, int]]:
+    """Counts of `end` that are not those of the events. Storages may be banished unseen."""
+    said, found = _totals(stated), _totals(counted)
+    return ((name, said[name], found[name]) for name in said if said[name] != found[name])
+
+
+def _totals(run: RunSummary) -> dict[str, int]:
+    evicted, distinct = run.evictions, run.distinct_evicted
+    return {
+        "computes": run.computes,
+        "remats": run.remats,
+        "remat_cost_ns": run.remat_cost_ns,
+        "evictions_pressure": evicted.pressure,
+        "evictions_release": evicted.release,
+        "distinct_pressure": distinct.pressure,
+        "distinct_release": distinct.release,
+    }
 
 
 def _sums(columns: EventColumns, kind: str, a: str, b: str) -> npt.NDArray[Any]:

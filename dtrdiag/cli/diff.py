@@ -15,6 +15,7 @@ from dtrdiag.cli.output import note, print_json, print_sentences, print_table, w
 from dtrdiag.cli.pictures import Pdf, PictureFiles, Png, Svg
 from dtrdiag.cli.sources import OpenRun, RunOptions, is_event_log, opened_run
 from dtrdiag.errors import UsageError
+from dtrdiag.rendering.answers import contradiction_words
 from dtrdiag.rendering.coursecharts import course_chart, why_no_course
 from dtrdiag.rendering.diffs import re_evicted_table, trajectory_table
 from dtrdiag.rendering.pictures import chart_picture
@@ -104,6 +105,9 @@ def _answer(
 
 
 def _print(found: RunDiff, top: int) -> None:
+    for run, name in ((found.a, "the log of a"), (found.b, "the log of b")):
+        for words in contradiction_words(run, name):
+            note(f"dtrdiag: note: {words}")
     print_sentences(diff_words(found))
     if found.trajectory is not None and found.trajectory.last is not None:
         print_table(trajectory_table(found.trajectory))

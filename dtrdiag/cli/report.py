@@ -13,7 +13,14 @@ import typer
 
 from dtrdiag import __version__
 from dtrdiag.cli.options import Force, Json, Rules, option_name, takes_rules
-from dtrdiag.cli.output import Pathlike, check_outputs, print_json, print_sentences, write_files
+from dtrdiag.cli.output import (
+    Pathlike,
+    check_outputs,
+    note,
+    print_json,
+    print_sentences,
+    write_files,
+)
 from dtrdiag.cli.pictures import Pdf, PictureFiles, Png, Svg
 from dtrdiag.cli.reported import asked_for
 from dtrdiag.errors import UsageError
@@ -72,6 +79,7 @@ def report(
     page = asked.page(_made_by(runs, given, rules))
     contents = _contents(page, output, chart, pictures)
     write_files(contents)
+    _warn(page)
     if json:
         print_json(_document(page, asked.kind, output, contents))
         return
@@ -101,6 +109,11 @@ def _check(output: str | None, chart: str | None, pictures: PictureFiles) -> Non
         # A device, such as /dev/stdout, has no suffix.
         if Path(output).suffix.lower() not in ("", *SUFFIXES):
             raise UsageError(f"-o writes HTML: a name that ends in {SUFFIXES[0]}", path=output)
+
+
+def _warn(page: Page) -> None:
+    for words in page.warnings:
+        note(f"dtrdiag: note: {words}")
 
 
 def _made_by(runs: Sequence[str], given: Mapping[str, Sequence[str] | None], rules: Rules) -> str:

@@ -282,7 +282,7 @@ def _sweep_page(text: str, made_by: str) -> Page:
 
 
 def _snapshot_page(text: str, logs: Sequence[str], made_by: str) -> Page:
-    from dtrdiag.rendering.pages.snapshotpage import problems_told, snapshot_page
+    from dtrdiag.rendering.pages.snapshotpage import snapshot_page
 
     runs = []
     for path in logs:
@@ -290,10 +290,7 @@ def _snapshot_page(text: str, logs: Sequence[str], made_by: str) -> Page:
             runs.append((path, summarise(opened.log)))
             _note_problem(opened)
     reading(text)
-    page = snapshot_page(read_snapshot(text), made_by, runs)
-    for words in problems_told(page):
-        note(f"dtrdiag: note: {text}: {words}")
-    return page
+    return snapshot_page(read_snapshot(text), made_by, runs)
 
 
 def _ledger_page(text: str, made_by: str) -> Page:

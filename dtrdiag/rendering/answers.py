@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from dtrdiag.analyses.summary import RunSummary
 from dtrdiag.rendering.tables import outcome_text
 from dtrdiag.units import (
     NOT_KNOWN,
@@ -45,6 +46,22 @@ def run_words(run: Document) -> list[str]:
         f"after {count(run['evictions']['pressure'], 'eviction')} to make room and "
         f"{count(run['remats'], 'rematerialisation')}."
     ]
+
+
+def contradiction_words(summary: RunSummary, which: str = "the log") -> list[str]:
+    """That a log states counts which are not those of its events; nothing where they are.
+
+    Args:
+        summary: of the log, by `summarise` or `diff_runs`.
+        which: what to call it.
+    """
+    if not summary.differing:
+        return []
+    said = "; ".join(
+        f"{name} is {stated:,} there and {counted:,} by its events"
+        for name, stated, counted in summary.differing
+    )
+    return [f"Careful: {which} contradicts itself in what its last event counts: {said}."]
 
 
 def next_words(run: Document, log: str | None) -> list[str]:

@@ -50,12 +50,12 @@ _CSV = (
 def chains_words(chains: Chains) -> list[str]:
     """What was evicted again and again, what it cost, and where; the most important first."""
     return [
+        *_disagrees(chains),
         _re_evictions(chains),
         *_spent(chains),
         *_where(chains),
         *_components(chains),
         *_changed(chains),
-        *_disagrees(chains),
     ]
 
 

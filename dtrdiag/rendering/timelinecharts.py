@@ -14,7 +14,7 @@ from dtrdiag.analyses.frontier import Frontier
 from dtrdiag.analyses.onset import Spell
 from dtrdiag.analyses.timeline import STEP, Timeline
 from dtrdiag.rendering.pages.parts import Chart, Reading
-from dtrdiag.rendering.palette import OUTCOME_COLOURS, look
+from dtrdiag.rendering.palette import REMAT_COLOUR, look
 from dtrdiag.rendering.timelineparts import BYTES, Layer, Rows, TimelineParts, Unit
 from dtrdiag.rendering.timelinestrips import TimelineStrips
 from dtrdiag.units import short_bytes
@@ -173,7 +173,7 @@ class _Memory:
         shown = [*STATES, *(["thrash"] if self._thrashes else [])]
         fills = {
             **{state: look(state).fill for state in STATES},
-            "thrash": OUTCOME_COLOURS["thrashed"],
+            "thrash": REMAT_COLOUR,
         }
         return {
             "datum": STATE_WORDS[word],

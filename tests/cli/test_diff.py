@@ -119,6 +119,16 @@ def test_what_follows_the_divergence_begins_with_it(answers, works, fails):
     assert found["re_evicted"]["until_step"] == trajectory["stopped"]["step"]
 
 
+def test_a_log_that_contradicts_itself_is_told_of(dtrdiag, answers, works, fails, here):
+    *lines, end = fails.read_text().splitlines(keepends=True)
+    stated = json.loads(end) | {"remats": 7}
+    (here / "lies.jsonl").write_text("".join(lines) + json.dumps(stated) + "\n")
+    answer = dtrdiag("diff", works, "lies.jsonl")
+    assert answer.err.startswith("dtrdiag: note: Careful: the log of b contradicts itself")
+    assert "remats is 7 there" in answer.err
+    assert answers("chains", "lies.jsonl").out.startswith("Careful: ")
+
+
 def test_an_incomplete_log_is_told_on_standard_error(dtrdiag, works, fails, here):
     lines = fails.read_bytes().splitlines(keepends=True)
     (here / "cut.jsonl").write_bytes(b"".join(lines[:-2]))

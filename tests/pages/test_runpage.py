@@ -64,7 +64,8 @@ def parts_of(page, kind):
 
 
 def text_of(page):
-    words = [page.title, *page.answer, *(text for fact in page.facts for text in fact)]
+    words = [page.title, *page.warnings, *page.answer]
+    words += [text for fact in page.facts for text in fact]
     for section in page.sections:
         words.append(section.heading)
     for part in parts_of(page, Words):
@@ -320,6 +321,19 @@ def test_a_log_without_some_kind_of_event(tmp_path, kinds):
     page_html(page)
     if kinds == (r.OpDefined,):
         assert "no op event introduced" in text_of(page)
+
+
+def test_a_log_that_contradicts_itself_is_told_of_before_anything_else(tmp_path):
+    *events, end = read_events(FOREIGN)
+    lying = attrs.evolve(end, remats=end.remats + 1)
+    page = run_page(written(tmp_path / "lies.jsonl", [*events, lying]), MADE_BY)
+    assert page.warnings == (
+        "Careful: the log contradicts itself in what its last event counts: "
+        f"remats is {lying.remats} there and {end.remats} by its events.",
+    )
+    html = page_html(page)
+    assert html.index(page.warnings[0]) < html.index('<div class="answer">')
+    assert not run_page(open_log(FOREIGN), MADE_BY).warnings
 
 
 def test_what_is_no_log_is_refused(tmp_path):

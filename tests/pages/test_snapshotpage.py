@@ -12,7 +12,7 @@ from dtrdiag.log.snapshots import AllocatorEvent, Block, CallFrame, DeviceHistor
 from dtrdiag.log.snapshots import Segment as Held
 from dtrdiag.rendering.allocationcharts import MOST_ROWS, allocation_chart
 from dtrdiag.rendering.pages.page import page_html
-from dtrdiag.rendering.pages.parts import Chart, Table, Words
+from dtrdiag.rendering.pages.parts import Chart, Table
 from dtrdiag.rendering.pages.snapshotpage import snapshot_page
 from dtrdiag.simulator import RunConfig, simulate
 from dtrdiag.trace.catalog import resolve
@@ -116,8 +116,8 @@ def test_a_snapshot_without_a_history_has_no_chart(step):
 
 def test_what_does_not_fit_together_is_told():
     found = snapshot_page(snapshot(alloc(0, 10), alloc(0, 20)), "x")
-    (words,) = parts(found, Words)
-    assert words.paragraphs[0].startswith("Device 0: 1 allocations were made where another was")
+    (words,) = found.warnings
+    assert ": Device 0: 1 allocations were made where another was" in words
 
 
 def test_runs_are_laid_beside_it(step):

@@ -8,6 +8,7 @@ from dtrdiag.analyses.summary import RunSummary
 from dtrdiag.analyses.timeline import STEP, run_timeline
 from dtrdiag.errors import AnalysisError, LogError
 from dtrdiag.log.reader import LogReader
+from dtrdiag.rendering.answers import contradiction_words
 from dtrdiag.rendering.commands import changed, run_command
 from dtrdiag.rendering.diffs import (
     re_evicted_table,
@@ -53,7 +54,11 @@ def pair_page(a: LogReader, b: LogReader, made_by: str, found: RunDiff | None = 
     commands = _commands(found)
     if commands is not None:
         sections.append(Section("again", "To go on from here", (commands,)))
-    return Page(_title(found), _answer(found), _facts(found), tuple(sections), made_by)
+    sides = ((found.a, "the log of a"), (found.b, "the log of b"))
+    warnings = [words for side, name in sides for words in contradiction_words(side, name)]
+    return Page(
+        _title(found), _answer(found), _facts(found), tuple(sections), made_by, tuple(warnings)
+    )
 
 
 def _title(found: RunDiff) -> str:

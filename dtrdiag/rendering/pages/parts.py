@@ -149,6 +149,7 @@ class Page:
         facts: label and text, shown as a list under the answer.
         sections: in order.
         made_by: the command line that makes this page, and the version of dtrdiag.
+        warnings: what is wrong with what the page is about, said before the answer.
     """
 
     title: str
@@ -156,3 +157,4 @@ class Page:
     facts: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
     made_by: str
+    warnings: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from dtrdiag.analyses.timeline import Timeline, run_timeline
 from dtrdiag.errors import AnalysisError, LogError
 from dtrdiag.events.records import RunHeader
 from dtrdiag.log.reader import LogReader
-from dtrdiag.rendering.answers import run_words
+from dtrdiag.rendering.answers import contradiction_words, run_words
 from dtrdiag.rendering.pages.chainparts import TOP, chain_sections
 from dtrdiag.rendering.pages.frontierparts import (
     arithmetic_words,
@@ -69,14 +69,13 @@ def run_page(log: LogReader, made_by: str) -> Page:
         sections += chain_sections(run.chains)
     forbid = None if run.frontier is None else forbid_option(run.frontier)
     sections.append(commands_section(run.summary, PurePath(log.path).name, _moment(run), forbid))
-    if run.refusals:
-        sections.append(Section("not-said", "What cannot be said", (Words(run.refusals),)))
     return Page(
         title=_title(run),
         answer=tuple(_answer(run)),
         facts=tuple(run_facts(run.summary)),
         sections=tuple(sections),
         made_by=made_by,
+        warnings=(*contradiction_words(run.summary), *run.refusals),
     )
 
 
@@ -96,18 +95,22 @@ def _asked(log: LogReader) -> _Run:
     try:
         timeline = run_timeline(log)
     except (AnalysisError, LogError) as error:
-        refusals.append(f"Memory over time: {plain_name(error.what, 200)}.")
+        refusals.append(_not_said("memory over time", error))
     try:
         chains = find_chains(log, TOP)
     except (AnalysisError, LogError) as error:
-        refusals.append(f"What was evicted again and again: {plain_name(error.what, 200)}.")
+        refusals.append(_not_said("what was evicted again and again", error))
     if summary.outcome in ("oom", INCOMPLETE):
         try:
             frontier = pinned_frontier(log)
         except (AnalysisError, LogError) as error:
             if summary.outcome != INCOMPLETE:
-                refusals.append(f"Why it is out of memory: {plain_name(error.what, 200)}.")
+                refusals.append(_not_said("why it is out of memory", error))
     return _Run(log, summary, timeline, chains, frontier, tuple(refusals))
+
+
+def _not_said(what: str, error: AnalysisError | LogError) -> str:
+    return f"Not said here is {what}: {plain_name(error.what, 200)}."
 
 
 def _answer(run: _Run) -> list[str]:

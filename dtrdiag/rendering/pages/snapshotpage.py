@@ -21,8 +21,6 @@ from dtrdiag.units import LONG_NAME, both_bytes, count, cut_words, exact_bytes, 
 TOP = 25
 FRAMES = 4
 """Of an allocation, how many lines are told."""
-PROBLEMS_ID = "not-said"
-"""Of the section about what does not fit together."""
 _BEFORE = "before the history"
 
 
@@ -42,9 +40,6 @@ def snapshot_page(
     if runs:
         sections.insert(0, _comparison(fullest, runs))
     problems = [f"Device {each.device}: {words}." for each in found for words in each.problems]
-    if problems:
-        parts = (Words(tuple(problems)),)
-        sections.append(Section(PROBLEMS_ID, "What does not fit together", parts))
     name = plain_name(PurePath(snapshot.path).name, LONG_NAME)
     return Page(
         title=f"Memory snapshot {name}",
@@ -52,13 +47,8 @@ def snapshot_page(
         facts=tuple(_facts(found)),
         sections=tuple(sections),
         made_by=made_by,
+        warnings=tuple(f"{name}: {words}" for words in problems),
     )
-
-
-def problems_told(page: Page) -> list[str]:
-    """What the page of a snapshot says does not fit together, in sentences."""
-    parts = [part for each in page.sections if each.id == PROBLEMS_ID for part in each.parts]
-    return [words for part in parts if isinstance(part, Words) for words in part.paragraphs]
 
 
 def _answer(found: Allocations, devices: int) -> list[str]:
