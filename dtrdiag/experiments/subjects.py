@@ -103,14 +103,15 @@ def subject_of(making: Making, *, medians: bool = False) -> Subject:
 
     step = making.step()
     warmup = making.warm_up(step, making.warmup)
-    on, because = "fake", None
+    on, because, recorded = "fake", None, None
     try:
-        trace, content = _recorded(making, None)
+        recorded = _recorded(making, None)
     except UsageError:
         raise
     except DtrdiagError as error:
         on, because = "real", error.what
-        trace, content = _recorded(making, step)
+    # Not while that error is handled: it would be taken for the cause of another one.
+    trace, content = recorded or _recorded(making, step)
     measured = None
     if medians:
         measured, _ = _recorded(making, None if on == "fake" else step, measured=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from typing import Any
 
 import torch
@@ -43,7 +44,29 @@ def refuse_compiled(func: Any, args: Any, kwargs: Any) -> Any:
         _frames.set_eval_frame(before)
 
 
-class OwnMode(TorchDispatchMode):  # type: ignore[misc]
+class OneProcessMode(TorchDispatchMode):  # type: ignore[misc]
+    """A dispatch mode that is not for processes forked within it, such as loaders of data."""
+
+    forked = False
+    """Whether this is such a process, which executes operators as if there was no mode."""
+
+    def leave_behind(self) -> None:
+        """Called in a forked process: its operators are none of ours."""
+        self.forked = True
+
+
+def _forked() -> None:
+    stack: list[Any] = _get_current_dispatch_mode_stack()
+    for mode in stack:
+        if isinstance(mode, OneProcessMode):
+            mode.leave_behind()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+class OwnMode(OneProcessMode):
     """A dispatch mode of ours. Two of them at a time would see each other's operators."""
 
     supports_higher_order_operators = True

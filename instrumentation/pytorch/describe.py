@@ -32,6 +32,10 @@ _NEW_STORAGE = frozenset(
     ("aten::set_", "aten::resize_", "aten::resize_as_", "aten::_resize_output_")
 )
 """Operators that give a tensor another storage, or a storage another size."""
+_RECEIVES = torch.ops.aten.set_.source_Storage_storage_offset
+_RECEIVED_SO = (
+    " (as when a worker process of a DataLoader sends a batch: take it out of the loader before)"
+)
 _OF_OTHERS = frozenset(("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem"))
 """Namespaces of operators whose results depend on other processes."""
 _TOLD_WRONG = {
@@ -129,7 +133,8 @@ def facts_of(func: Any) -> OpFacts:
     if torch.Tag.dynamic_output_shape in tags and name not in _BY_MASK:
         raise UnsupportedOpError(f"{name}: the sizes of its results depend on data")
     if func._schema.name in _NEW_STORAGE:
-        raise UnsupportedOpError(f"{name}: gives a tensor another storage or size")
+        how = _RECEIVED_SO if func is _RECEIVES else ""
+        raise UnsupportedOpError(f"{name}: gives a tensor another storage or size{how}")
     if func.namespace == "quantized" or func._schema.name.startswith(_QUANTIZING):
         raise UnsupportedOpError(f"{name}: quantized tensors cannot be told")
     if func.namespace in _OF_OTHERS:
@@ -146,6 +151,16 @@ def facts_of(func: Any) -> OpFacts:
         frozenset(written),
         tuple(a.name for a in arguments),
     )
+
+
+def is_received(func: Any, args: Sequence[Any]) -> bool:
+    """Whether a call makes a tensor of what another process sent: an empty one gets a storage.
+
+    Args:
+        func: the operator.
+        args: its positional arguments.
+    """
+    return func is _RECEIVES and not args[0].untyped_storage().nbytes()
 
 
 def _is_write(argument: Any) -> bool:

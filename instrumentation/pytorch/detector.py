@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from dtrdiag.instrumentation.pytorch.contexts import OneProcessMode
 from dtrdiag.instrumentation.pytorch.describe import storage_id, tensors_in
 from dtrdiag.instrumentation.pytorch.errors import (
     RecordingError,
@@ -55,7 +55,7 @@ class Finding:
         return f"{self.op} {_WHAT[self.kind]} {self.argument} without saying so"
 
 
-class WriteDetector(TorchDispatchMode):  # type: ignore[misc]
+class WriteDetector(OneProcessMode):
     """While it is entered, looks at every operator that is dispatched.
 
     What a kernel does to tensors that are no arguments of it, it cannot see.
@@ -106,6 +106,8 @@ class WriteDetector(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         """Run an operator between two looks at its arguments."""
         kwargs = kwargs or {}
+        if self.forked:
+            return func(*args, **kwargs)
         if not isinstance(func, torch._ops.OpOverload):
             raise UnsupportedOpError(f"{func} is not a plain operator of PyTorch and has no schema")
         named = {a.name: v for a, v in zip(func._schema.arguments, args, strict=False)}

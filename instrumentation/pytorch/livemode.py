@@ -81,6 +81,8 @@ class LiveMode(OwnMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         if self.over is not None:
+            if self.forked:
+                return func(*args, **(kwargs or {}))
             raise LiveRunError(f"the live run is over: {self.over}")
         try:
             if self.is_compiling():
@@ -170,6 +172,11 @@ class LiveMode(OwnMode):
             except BaseException as error:
                 # Whatever dropped the tensor cannot be told: this is called out of a destructor.
                 self._failed(error)
+
+    def leave_behind(self) -> None:
+        """In a forked process there is no live run."""
+        super().leave_behind()
+        self.over = "it goes on in another process"
 
     @not_compiled
     def _failed(self, error: BaseException) -> None:

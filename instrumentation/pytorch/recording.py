@@ -30,6 +30,7 @@ from dtrdiag.instrumentation.pytorch.describe import (
     check_classes,
     check_plain,
     facts_of,
+    is_received,
     plan_of,
     storage_id,
     tensors_in,
@@ -211,9 +212,13 @@ class _Recording(OwnMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self.forked:
+            return func(*args, **kwargs)
         try:
             if self.is_compiling():
                 return refuse_compiled(func, args, kwargs)
+            if is_received(func, args):
+                return self._lifted(func, args, kwargs)
             facts = facts_of(func)
             if facts.skipped:
                 return func(*args, **kwargs)
@@ -243,10 +248,17 @@ class _Recording(OwnMode):
             self._check_size(held, reference())
         self._encoder.settle()
         self.abandon()
+        if self.forked:
+            raise RecordingError("the block ended in another process than it began in")
         if not self._sink.ops:
             raise RecordingError("nothing was recorded: no operator of PyTorch was called")
         metadata = self._metadata(name, sizes)
         return self._sink.content(metadata), metadata
+
+    def leave_behind(self) -> None:
+        """In a forked process nothing is recorded."""
+        super().leave_behind()
+        self.abandon()
 
     def abandon(self) -> None:
         """Watch nothing any more."""

@@ -5,13 +5,28 @@ Were a model taken for a result, its making would be recorded as if that was the
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dtrdiag.errors import UsageError
 from dtrdiag.instrumentation.pytorch.step import Step
+
+
+@contextlib.contextmanager
+def current_folder() -> Iterator[None]:
+    """Modules of the folder that is current can be imported."""
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
 
 
 def is_function(value: Any) -> bool:
@@ -57,14 +72,15 @@ def refuse_returned(text: str, value: Any) -> None:
 
 
 def watched(text: str, run: Callable[[], Any]) -> Callable[[], Any]:
-    """A function that takes a step and has its result looked at.
+    """A function that takes a step as the program would, and has its result looked at.
 
     Raises:
         UsageError: when it is called: see `refuse_returned`.
     """
 
     def checked() -> Any:
-        result = run()
+        with current_folder():
+            result = run()
         refuse_returned(f"the step of {text}", result)
         return result
 

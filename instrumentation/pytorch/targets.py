@@ -24,12 +24,14 @@ from dtrdiag.instrumentation.pytorch.errors import (
     UnsupportedOpError,
 )
 from dtrdiag.instrumentation.pytorch.returned import (
+    current_folder,
     is_function,
     refuse_named,
     refuse_returned,
     watched,
 )
 from dtrdiag.instrumentation.pytorch.step import Step
+from dtrdiag.instrumentation.pytorch.workers import worker_error
 from dtrdiag.suggestions import no_such, quoted
 
 ZOO = "zoo"
@@ -112,12 +114,13 @@ class Target:
             with blamed(self.text):
                 return make(self.function, size, optimizer=optimizer, **settings)
         function = self._imported()
-        with blamed(self.text):
+        # What it imports when it is called is there as well.
+        with current_folder(), blamed(self.text):
             made = function(**settings)
         return self._with_optimizer(self._as_step(made, function, settings), optimizer)
 
     def _imported(self) -> Callable[..., Any]:
-        with _current_folder(), blamed(self.text):
+        with current_folder(), blamed(self.text):
             try:
                 found: Any = importlib.import_module(self.module)
             except ModuleNotFoundError as error:
@@ -153,17 +156,6 @@ class Target:
         return attrs.evolve(step, optimizer=optimizer_over(step.model, optimizer))
 
 
-@contextlib.contextmanager
-def _current_folder() -> Iterator[None]:
-    folder = os.getcwd()
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):
-            sys.path.remove(folder)
-
-
 _OUTSIDE = ("Mixing fake modes", "convert all Tensors to FakeTensors first")
 """What PyTorch says where a program brings tensors from outside a mode of fake ones."""
 
@@ -186,8 +178,11 @@ def blamed(text: str) -> Iterator[None]:
             raise
         if ours is not None:
             raise ours from error
-        said = " ".join(str(error).split())
-        what = f"{text} raised {type(error).__name__}" + (f": {said}" if said else "")
+        there = worker_error(error)
+        said = there.said if there is not None else " ".join(str(error).split())
+        kind = there.kind if there is not None else type(error).__name__
+        what = f"{text} raised {kind}" + (f" {there.where}" if there is not None else "")
+        what += f": {said}" if said else ""
         if any(sign in said for sign in _OUTSIDE):
             what = (
                 f"{text}: real and fake tensors meet; without values, the model and its inputs are "
@@ -241,10 +236,11 @@ def _place(error: BaseException) -> tuple[str | None, int | None]:
     """The innermost line that is not of an installed package."""
     if isinstance(error, SyntaxError):
         return error.filename, error.lineno
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if os.path.isfile(frame.filename) and not (
-            "site-packages" in frame.filename
-            or frame.filename.startswith((*_OURS, os.path.dirname(os.__file__)))
+    frames = [(each.filename, each.lineno) for each in traceback.extract_tb(error.__traceback__)]
+    there = worker_error(error)
+    for file, line in reversed((*frames, *(() if there is None else there.frames))):
+        if os.path.isfile(file) and not (
+            "site-packages" in file or file.startswith((*_OURS, os.path.dirname(os.__file__)))
         ):
-            return frame.filename, frame.lineno
+            return file, line
     return None, None

@@ -40,8 +40,10 @@ def step(plant="none"):
             y = torch.cat([y, y[:1]])
         elif plant == "size":
             y = torch.cat([y, y[:2]])
-        if plant == "reads" and float(y.detach().sum()) > 0:
+        if plant in ("reads", "fails") and float(y.detach().sum()) > 0:
             y = y + 1
+        if plant == "fails":
+            raise ValueError("on real tensors, too")
         loss = y.sum()
         loss.backward()
         return loss
@@ -213,6 +215,7 @@ def test_measured_costs_predict_too(fidelity):
         (("planted:step", "--costs", "guessed"), "guessed"),
         (("planted:step", "--repeat", "-1"), "--repeat"),
         (("planted:step", "--set", "plant"), "KEY=VALUE"),
+        (("planted:step", "--set", "plant=fails"), "raised ValueError: on real tensors, too"),
         (("planted:step", "--warmup", "-1"), "--warmup must not be negative, not -1"),
         (("planted:step", "--size", "small"), "--size"),
         (("planted:step", "--device", "tpu"), "tpu"),

@@ -10,7 +10,7 @@ from dtrdiag.cli import main
 from dtrdiag.errors import UsageError
 from dtrdiag.instrumentation.pytorch import Measured, Step, record_step
 from dtrdiag.instrumentation.pytorch.logsink import recording_of
-from dtrdiag.instrumentation.pytorch.returned import refuse_returned
+from dtrdiag.instrumentation.pytorch.returned import refuse_returned, watched
 from dtrdiag.instrumentation.pytorch.taking import warm_up
 from dtrdiag.instrumentation.zoo import make
 from dtrdiag.trace.catalog import resolve
@@ -52,6 +52,18 @@ def fails():
 
 def fails_later():
     return lambda: [torch.ones(3), [][1]]
+
+
+def loads():
+    from torch._utils import ExceptionWrapper
+
+    def run():
+        try:
+            fails()
+        except ValueError:
+            ExceptionWrapper(where="in a loader").reraise()
+
+    return run
 
 
 def leaves():
@@ -207,6 +219,12 @@ def test_a_step_that_was_taken_already_counts_among_those_before():
     assert len(taken) == 2
 
 
+def test_a_step_may_import_what_lies_beside_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(tmp_path) not in sys.path
+    assert str(tmp_path) in watched("f", sys.path.copy)()
+
+
 def test_a_model_that_was_trained_is_a_result_of_a_step():
     import torch
 
@@ -244,7 +262,8 @@ def test_costs_and_writes_are_chosen(answered, tmp_path):
 REFUSED = {
     "mine:fails": "mine:fails raised ValueError: no such thing (FOLDER/mine.py:33)",
     "mine:fails_later": "mine:fails_later raised IndexError: list index out of range (FOLDER/mine",
-    "mine:leaves": "mine:leaves raised SystemExit: 0 (FOLDER/mine.py:41)",
+    "mine:loads": "mine:loads raised ValueError in a loader: no such thing (FOLDER/mine.py:33)",
+    "mine:leaves": "mine:leaves raised SystemExit: 0 (FOLDER/mine.py:53)",
     "mine:selects": "aten.index.Tensor with a mask: the size of its result depends on data (FOLDER",
     "mine:reads --fake": "aten._local_scalar_dense.default: reads a value, which fake tensors do",
     "mine:hides": "aten.nonzero.default: the sizes of its results depend on data (FOLDER/mine.py",

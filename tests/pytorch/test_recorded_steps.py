@@ -1,6 +1,7 @@
 """A recording is the program's own: the same bytes each time, faithful to memory, or refused."""
 
 import gc
+import os
 import re
 import threading
 import weakref
@@ -11,10 +12,11 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils.data import DataLoader, Dataset
 
 from dtrdiag.errors import OutputError
 from dtrdiag.instrumentation import zoo
-from dtrdiag.instrumentation.pytorch import record
+from dtrdiag.instrumentation.pytorch import record, remat
 from dtrdiag.instrumentation.pytorch.errors import (
     RecordingError,
     UnsupportedOpError,
@@ -250,6 +252,48 @@ def test_a_thread_that_computes_nothing_does_not_matter():
         (torch.ones(2) + 1).sum()
     assert recording.trace.ops == 3
     assert threading.getprofile() is None
+
+
+def in_another_process(work):
+    """Whether it goes well in a process that is forked here."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("context", [record, lambda: record(check=True), lambda: remat(None)])
+def test_operators_of_a_forked_process_are_its_own(context):
+    with context():
+        torch.ones(3) + 1
+        # Here that would be refused.
+        assert in_another_process(lambda: torch.ones(3).nonzero())
+
+
+class Squares(Dataset):  # type: ignore[misc]
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, number):
+        return torch.full((3,), float(number)).square()
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_batches_of_a_worker_process_are_inputs():
+    with record() as recording:
+        for batch in DataLoader(Squares(), batch_size=2, num_workers=1):
+            batch.sum()
+    assert not any("square" in name for name in recording.trace.op_name)
+    assert recording.trace.op_name.count("aten.sum.default") == 2
+    given = {"name": "input0", "shape": [2, 3], "dtype": "float32"}
+    assert given in recording.metadata["inputs"]
 
 
 def test_a_workspace_that_fake_tensors_do_not_know_is_refused():
