@@ -6,9 +6,10 @@
 
 All sides of a model are measured in turn, step by step, so that what else the machine does meets
 them alike. Both clocks are given: time by the wall, and processor time of the process, which other
-processes disturb less. Microseconds added are (live - plain) / executions, where an execution is a
-first one or a rematerialisation, aliases included; what kernels take that run again is in it.
-Kernels run on one thread.
+processes disturb less. Microseconds added are (live - plain) / executions by the wall, where an
+execution is a first one or a rematerialisation, aliases included: once with the kernels that run
+again, which is what a user waits for, and once without them, which is what the runtime itself costs
+an operator. Kernels run on one thread.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ HEAD = """# What a live run adds to each operator
 Made by `{command}` ({where}, one thread, policy {policy}; {load}). The fastest of {steps} steps
 counts, all sides in turn.
 
-`again`: rematerialisations. Microseconds added are (live - plain) / executions, aliases and
-rematerialisations counted as executions, with the kernels that run again in the time. Budgets are
-fractions of the unlimited peak, of which parameters and gradients cannot go. What
+`again`: rematerialisations, and the time of their kernels. Microseconds added are
+(live - plain) / executions by the wall, aliases and rematerialisations counted as executions: with
+the kernels that run again, and without them, which is what the runtime itself costs an operator.
+Budgets are fractions of the unlimited peak, of which parameters and gradients cannot go. What
 `torch.utils.checkpoint` saves are other bytes: its lines stand beside the others, not for them.
 Processor time is what the process itself took; other processes lengthen time by the wall.
 
@@ -67,6 +69,8 @@ class Side:
     processor: float = float("inf")
     executions: int = 0
     remats: int = 0
+    again: float = 0.0
+    """Seconds in kernels that ran again, in the fastest step."""
     failed: str = ""
 
 
@@ -83,7 +87,7 @@ def sides_of(name: str, policy: str) -> list[Side]:
         def take() -> Any:
             with remat(budget, policy, model=step.model) as rt:
                 step.run()
-            return rt.result
+            return rt
 
         return take
 
@@ -119,15 +123,18 @@ def measure(sides: list[Side], repeat: int) -> None:
             side.model.zero_grad()
             wall, processor = time.perf_counter(), time.process_time()
             try:
-                result = side.take()
+                run = side.take()
             except LiveRunError as error:
                 side.failed = type(error).__name__
                 continue
-            side.wall = min(side.wall, time.perf_counter() - wall)
-            side.processor = min(side.processor, time.process_time() - processor)
-            if result is not None:
-                side.remats = result.end.remats
-                side.executions = result.end.computes + result.end.remats
+            wall, processor = time.perf_counter() - wall, time.process_time() - processor
+            side.processor = min(side.processor, processor)
+            if run is not None:
+                end = run.result.end
+                side.remats, side.executions = end.remats, end.computes + end.remats
+                if wall < side.wall:
+                    side.again = run.times.again_ns / 1e9
+            side.wall = min(side.wall, wall)
 
 
 def rows_of(name: str, sides: list[Side]) -> list[str]:
@@ -135,15 +142,16 @@ def rows_of(name: str, sides: list[Side]) -> list[str]:
     plain, rows = sides[0], []
     for side in sides:
         if side.failed:
-            rows.append(f"| {name} | {side.name} | {side.failed} | | | | | |")
+            rows.append(f"| {name} | {side.name} | {side.failed} | | | | | | |")
             continue
-        added = ["", ""]
+        live = ["", "", "", ""]
         if side.executions:
-            times = ((side.wall, plain.wall), (side.processor, plain.processor))
-            added = [f"{(a - b) / side.executions * 1e6:.0f}" for a, b in times]
+            added = side.wall - plain.wall
+            each = (1e6 * seconds / side.executions for seconds in (added, added - side.again))
+            live = [str(side.remats), f"{side.again * 1e3:.1f}", *(f"{us:.0f}" for us in each)]
         rows.append(
             f"| {name} | {side.name} | {side.wall * 1e3:.1f} | {side.processor * 1e3:.1f} | "
-            f"{side.wall / plain.wall:.2f} | {side.remats or ''} | {added[0]} | {added[1]} |"
+            f"{side.wall / plain.wall:.2f} | {' | '.join(live)} |"
         )
     return rows
 
@@ -161,9 +169,9 @@ def main() -> None:
     torch.set_num_threads(1)
     load = os.getloadavg()[0]
     lines = [
-        "| model | side | wall ms | processor ms | wall / plain | again | us added, wall | "
-        "us added, processor |",
-        "|---|---|--:|--:|--:|--:|--:|--:|",
+        "| model | side | wall ms | processor ms | wall / plain | again | again ms | us added | "
+        "us added, without what ran again |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name in options.model or MODELS:
         sides = sides_of(name, options.policy)

@@ -7,6 +7,7 @@ computed from it can never be computed again and is pinned.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dtrdiag.errors import SimulationError
@@ -59,9 +60,9 @@ class BanishingMachine(Machine):
                 )
         return inputs
 
-    def _touch(self, storage: int) -> None:
-        if self.references[storage]:
-            super()._touch(storage)
+    def _touch(self, inputs: Iterable[int]) -> None:
+        references, storages = self.references, self._storage
+        super()._touch(needed for needed in inputs if references[storages[needed]])
 
     def _finish(self, frame: Frame, cause: int) -> None:
         # A banished input leaves `inputs` while this loop walks that very list by index, so the

@@ -28,6 +28,8 @@ from dtrdiag.trace.model import CONSTANT_NAME
 
 RUNTIME = "dtrdiag-live"
 _NO_OP = -1
+_BLOCK = 128
+"""By how many tensors tables grow at least."""
 
 
 class LiveRun:
@@ -87,6 +89,7 @@ class LiveRun:
             repairs=config.repairs,
             world=self._world,
         )
+        self._room = 0  # how many tensors the tables have place for
         self._steps = self._total_bytes = self._total_cost_ns = 0
         self._seconds = 0.0
         self._busy = False
@@ -165,11 +168,12 @@ class LiveRun:
         Owners may die at any moment, also within `execute`: in the middle of an op a release waits
         until the op is done.
         """
-        if self._over is None and self._busy:
+        if self._over is not None:
+            self._enter()
+        if self._busy:
             self._check_tensor(tensor)
             self._releases.append(tensor)
             return
-        self._enter()
         self._check_release(tensor)
         self._do(self._machine.release, tensor)
 
@@ -274,11 +278,17 @@ class LiveRun:
         if self._total_bytes > MAX_TOTAL or self._total_cost_ns > MAX_TOTAL:
             self._over = "the sizes or the costs add up to more than 2**62"
             raise UsageError(self._over)
-        tensors = len(sizes_bytes)
-        self._table.grow(tensors)
-        self._chooser.grow(tensors)
-        self._machine.grow(tensors)
+        if len(self._ops.op_of) > self._room:
+            self._make_room(len(self._ops.op_of))
         return op
+
+    def _make_room(self, tensors: int) -> None:
+        """Have all tables hold so many tensors, and some more."""
+        more = max(tensors - self._room, _BLOCK)
+        self._room += more
+        self._table.grow(more)
+        self._chooser.grow(more)
+        self._machine.grow(more)
 
     def _check_tensor(self, tensor: int) -> None:
         if not 0 <= tensor < len(self._ops.op_of):

@@ -11,7 +11,7 @@ All tables are indexed by op id, tensor id or storage id; a storage's id is its 
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 from dtrdiag.events import records
 from dtrdiag.hooks import Emitter
@@ -181,7 +181,7 @@ class Machine:
         executed = 0
         while self.pending:
             frame = self.pending[-1]
-            missing = self._next_missing(frame)
+            missing = self._next_missing(frame) if frame.missing else None
             if missing is not None:
                 self._push(missing, False, frame.op, frame.seq)
                 continue
@@ -203,8 +203,7 @@ class Machine:
             depth = len(self.pending) + 1
             seq = self.emit(records.Materialise, cause, op, tensor, reason, for_op, depth)
         storages, defined = self._storage, self.defined
-        for needed in inputs:
-            self._touch(storages[needed])
+        self._touch(inputs)
         missing = [needed for needed in inputs if not defined[needed]]
         frame = Frame(op, tensor, first, inputs, missing, seq)
         self.pending.append(frame)
@@ -372,9 +371,11 @@ class Machine:
         """What must be defined to compute a tensor, in argument order."""
         return self._inputs[self._op_of[tensor]]
 
-    def _touch(self, storage: int) -> None:
-        """A storage is an input of an op that is being materialised."""
-        self.table.last_access_ns[storage] = self.clock_ns
+    def _touch(self, inputs: Iterable[int]) -> None:
+        """Tensors are inputs of an op that is being materialised."""
+        storages, last_access_ns, clock_ns = self._storage, self.table.last_access_ns, self.clock_ns
+        for needed in inputs:
+            last_access_ns[storages[needed]] = clock_ns
 
     def _finish(self, frame: Frame, cause: int) -> None:
         """An op was executed: give its locks back, in argument order."""

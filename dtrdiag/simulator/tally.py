@@ -37,17 +37,21 @@ class Tally:
             self.max_memory_bytes = memory_bytes
         if first:
             self.computes += 1
-            self._decide(f"C {op}\n")
+            self._lines.append(f"C {op}\n")
         else:
             self.remats += 1
             self.remat_cost_ns += cost_ns
-            self._decide(f"R {op}\n")
+            self._lines.append(f"R {op}\n")
+        if len(self._lines) >= _FLUSH:
+            self._flush()
 
     def evicted(self, storage: int, cause: str) -> None:
         """Count one eviction."""
         self.evictions[cause] += 1
         self.distinct[cause].add(storage)
-        self._decide(f"E {storage}\n")
+        self._lines.append(f"E {storage}\n")
+        if len(self._lines) >= _FLUSH:
+            self._flush()
 
     def checked(self, total_bytes: int, fits: bool) -> None:
         """Note one fit check of `total_bytes` = memory + request."""
@@ -63,11 +67,6 @@ class Tally:
         """Digest of all decisions so far, in hexadecimal."""
         self._flush()
         return self._sha256.hexdigest()
-
-    def _decide(self, line: str) -> None:
-        self._lines.append(line)
-        if len(self._lines) >= _FLUSH:
-            self._flush()
 
     def _flush(self) -> None:
         self._sha256.update("".join(self._lines).encode())

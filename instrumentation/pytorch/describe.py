@@ -75,6 +75,12 @@ class OpFacts:
     """Names of all arguments in order."""
 
 
+Place = tuple[str, int, View | None]
+"""What a result of an operator is: `fresh` k, `alias` or `version` of storage k, and geometry."""
+Results = tuple[Sequence[Place], Sequence[int], Sequence[int]]
+"""What an operator makes: places, sizes in bytes, and indices of the arguments aliased, or -1."""
+
+
 @attrs.frozen(eq=False)
 class Plan:
     """One execution of an operator, in terms of the distinct storages among its arguments.
@@ -102,9 +108,53 @@ class Plan:
     is_view: bool = attrs.field(init=False)
     """Whether it makes nothing, writes nothing and reads nothing: results are views."""
 
+    input_places: tuple[View, ...] = attrs.field(init=False)
+    """[tensor arguments] `same_place` of their geometries."""
+    fresh_results: Results | None = attrs.field(init=False)
+    """What it makes, where that does not depend on what is known of its arguments."""
+    fresh_places: tuple[View, ...] = attrs.field(init=False)
+    """[fresh storages] `same_place` of the geometries of their roots."""
+
     @is_view.default
     def _is_view(self) -> bool:
         return not (self.fresh_bytes or self.writes or self.reads_value) and bool(self.outputs)
+
+    @input_places.default
+    def _input_places(self) -> tuple[View, ...]:
+        return tuple(map(same_place, self.input_views))
+
+    @fresh_results.default
+    def _fresh_results(self) -> Results | None:
+        if self.writes or any(number >= 0 for number, _ in self.outputs):
+            return None
+        places = tuple(("fresh", k, view) for k, view in enumerate(self._roots()))
+        return places, self.fresh_bytes, (-1,) * len(places)
+
+    @fresh_places.default
+    def _fresh_places(self) -> tuple[View, ...]:
+        return tuple(map(same_place, self._roots()))
+
+    def _roots(self) -> list[View]:
+        """The first result in each fresh storage, by which it is known."""
+        roots: dict[int, View] = {}
+        for number, view in self.outputs:
+            if number < 0:
+                roots.setdefault(~number, view)
+        return list(roots.values())
+
+
+def same_place(view: View) -> View:
+    """A geometry without the strides that mean nothing: where a dimension has but one index.
+
+    Kernels and fake kernels choose them differently.
+    """
+    dtype, shape, stride, *rest = view
+    if 0 in shape:
+        return (dtype, shape, (0,) * len(shape), *rest)
+    if 1 not in shape:
+        return view
+    stride = tuple(0 if length == 1 else step for length, step in zip(shape, stride, strict=True))
+    return (dtype, shape, stride, *rest)
 
 
 def view_of(tensor: Any) -> View:

@@ -19,16 +19,12 @@ import attrs
 import torch
 
 from dtrdiag.errors import UsageError
-from dtrdiag.instrumentation.pytorch.describe import Plan, View
+from dtrdiag.instrumentation.pytorch.describe import Place, Plan, Results, View, same_place
 
 WRITES = ("copy", "sink")
 """What a write to a constant is: a new version beside the old one, or nothing that takes memory."""
 VIEW_NAME = "dtrdiag.view"
 """Operator name of an alias that the program did not dispatch itself."""
-
-Place = tuple[str, int, View | None]
-"""What a result of an operator is: `fresh` k, `alias` or `version` of storage k, and geometry."""
-
 
 class Sink(Protocol):
     """What takes instructions. Tensors are numbered by whoever takes them."""
@@ -60,20 +56,6 @@ class Sink(Protocol):
 
     def release(self, tensor: int) -> None:
         """A name of a tensor goes."""
-
-
-def same_place(view: View) -> View:
-    """A geometry without the strides that mean nothing: where a dimension has but one index.
-
-    Kernels and fake kernels choose them differently.
-    """
-    dtype, shape, stride, *rest = view
-    if 0 in shape:
-        return (dtype, shape, (0,) * len(shape), *rest)
-    if 1 not in shape:
-        return view
-    stride = tuple(0 if length == 1 else step for length, step in zip(shape, stride, strict=True))
-    return (dtype, shape, stride, *rest)
 
 
 @attrs.define(eq=False, weakref_slot=True)
@@ -138,16 +120,21 @@ class Encoder:
         Returns:
             The storages that it makes, by the plan's numbers.
         """
-        self.settle()
-        inputs = [
-            self._tensor(storages[number], view)
-            for number, view in zip(plan.input_storages, plan.input_views, strict=True)
-        ]
-        places, sizes, aliases = self._results(plan, storages)
+        if self._dead:
+            self.settle()
+        inputs = []
+        for position, number in enumerate(plan.input_storages):
+            held = storages[number]
+            tensor = held.names.get(plan.input_places[position])
+            if tensor is None:
+                tensor = self._alias(held, plan.input_views[position], plan.input_places[position])
+            inputs.append(tensor)
+        places, sizes, aliases = plan.fresh_results or self._results(plan, storages)
         if not places and plan.is_view:
             return []
-        call = (plan.name, inputs, plan.cost_ns, sizes or [0], aliases or [-1], places, work)
-        tensors = self._sink.call(*call)
+        tensors = self._sink.call(
+            plan.name, inputs, plan.cost_ns, sizes or [0], aliases or [-1], places, work
+        )
         if not places:
             # Its only trace is that it ran: a token without a size stands for that.
             self._sink.release(tensors[0])
@@ -160,7 +147,8 @@ class Encoder:
             # Autocast drops the casts that it kept in an order that depends on addresses.
             self._dead.append(held)
             return
-        self.settle()
+        if self._dead:
+            self.settle()
         self._release(held)
 
     def settle(self) -> None:
@@ -184,9 +172,7 @@ class Encoder:
                 self._sink.release(tensor)
         held.begin(held.root)
 
-    def _results(
-        self, plan: Plan, storages: Sequence[Held]
-    ) -> tuple[list[Place], list[int], list[int]]:
+    def _results(self, plan: Plan, storages: Sequence[Held]) -> Results:
         places: list[Place] = []
         sizes: list[int] = []
         aliases: list[int] = []
@@ -216,7 +202,7 @@ class Encoder:
         return places, sizes, aliases
 
     def _bind(
-        self, plan: Plan, storages: Sequence[Held], places: list[Place], tensors: Sequence[int]
+        self, plan: Plan, storages: Sequence[Held], places: Sequence[Place], tensors: Sequence[int]
     ) -> list[Held]:
         fresh = []
         for (kind, number, view), tensor in zip(places, tensors, strict=True):
@@ -227,19 +213,15 @@ class Encoder:
                 held.versions += 1
                 held.nbytes = dict(plan.writes)[number]
             elif kind == "fresh":
-                made = Held(-1, view, plan.fresh_bytes[number], constant=False)
-                made.begin(tensor)
-                fresh.append(made)
+                names = {plan.fresh_places[number]: tensor}
+                fresh.append(Held(tensor, view, plan.fresh_bytes[number], False, names))
             else:
                 storages[number].names[same_place(view)] = tensor
         return fresh
 
-    def _tensor(self, held: Held, view: View) -> int:
-        """The tensor that stands for a geometry of a storage; an alias is made where needed."""
-        key = same_place(view)
-        tensor = held.names.get(key)
-        if tensor is None:
-            place: Place = ("alias", 0, view)
-            call = (VIEW_NAME, [held.root], 0, [0], [0], [place], None)
-            tensor = held.names[key] = self._sink.call(*call)[0]
+    def _alias(self, held: Held, view: View, place: View) -> int:
+        """The tensor that stands for a geometry of a storage from now on."""
+        results: list[Place] = [("alias", 0, view)]
+        tensor = self._sink.call(VIEW_NAME, [held.root], 0, [0], [0], results, None)[0]
+        held.names[place] = tensor
         return tensor

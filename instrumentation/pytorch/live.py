@@ -8,6 +8,7 @@ so the log of a live run is what the log of a simulated one is.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -111,13 +112,17 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
 
     def __enter__(self) -> remat:
         self._mode.refuse_nested()
-        self._refuse_small_budget()
+        # Walks over a model take their time: each once.
+        named = list(named_tensors(self._model, self._optimizer))
+        parameters = [] if self._model is None else list(self._model.parameters())
+        wanted = [parameter for parameter in parameters if parameter.requires_grad]
+        self._refuse_small_budget(named, wanted)
         if self._log is not None:
             self._writer = log_writer(self._log, force=self._force)
             self._undo = self._hooks.subscribe(self._writer)
         try:
             self._world.run = self._run()
-            self._mode.register(self._model, self._optimizer)
+            self._mode.register(named, wanted)
         except RunStoppedError as error:
             self._abandon()
             self._close_log()
@@ -126,7 +131,7 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
             self._abandon()
             self._close_log()
             raise
-        self._state = ModelState(self._model, self._optimizer)
+        self._state = ModelState(self._model, parameters, self._optimizer)
         self._collector.begin()
         self._mode.__enter__()
         return self
@@ -174,15 +179,15 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         world = self._world
         return LiveRun(self._config, execute=world.execute, evict=world.evict, hooks=hooks, **known)
 
-    def _refuse_small_budget(self) -> None:
+    def _refuse_small_budget(
+        self, named: Sequence[tuple[str, Any]], wanted: Sequence[Any]
+    ) -> None:
         """Refuse a budget under what the block needs in any case: constants and gradients."""
         budget = self._config.budget_bytes
         if budget is None or self._model is None:
             return
-        tensors = [tensor for _, tensor in named_tensors(self._model, self._optimizer)]
-        storages = {storage_id(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}
+        storages = {storage_id(tensor): tensor.untyped_storage().nbytes() for _, tensor in named}
         constants = sum(storages.values())
-        wanted = [p for p in self._model.parameters() if p.requires_grad]
         gradients = sum(p.numel() * p.element_size() for p in wanted)
         if constants + gradients > budget:
             raise BudgetError(

@@ -28,7 +28,6 @@ from dtrdiag.instrumentation.pytorch.propagation import (
     Slot,
     propagation_for,
 )
-from dtrdiag.instrumentation.pytorch.registering import named_tensors
 from dtrdiag.instrumentation.pytorch.stops import stop_error
 from dtrdiag.instrumentation.pytorch.world import Work, World, default_generator
 from dtrdiag.instrumentation.pytorch.wrapper import Owner, RematTensor, check_memory, plainly
@@ -68,14 +67,18 @@ class LiveMode(OwnMode):
         self.alive: dict[int, tuple[Held, weakref.ref[Owner]]] = {}
         self.leaves: dict[int, tuple[Any, Any]] = {}
 
-    def register(self, model: Any, optimizer: Any) -> None:
-        """Make constants of what there is before the step, in the recorder's order."""
-        for name, tensor in named_tensors(model, optimizer):
+    def register(self, named: Sequence[tuple[str, Any]], wanted: Sequence[Any]) -> None:
+        """Make constants of what there is before the step.
+
+        Args:
+            named: names and tensors, in the recorder's order.
+            wanted: parameters that want gradients.
+        """
+        for name, tensor in named:
             plain = plainly(tensor)
             if storage_id(plain) not in self.constants:
                 self._constant(plain, name)
-        if model is not None:
-            self.leaves.update((id(p), (p, p.grad)) for p in model.parameters() if p.requires_grad)
+        self.leaves.update((id(p), (p, p.grad)) for p in wanted)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -237,9 +240,12 @@ class _Call:
         self.owners: list[Owner] = []
         """By the number of the storage."""
         self.key: list[Any] = []
-        """All that the plan of the call depends on, besides `seen`."""
-        self.slots = [self._slotted(value) for value in args]
+        """All that the plan of the call depends on, but for the operator."""
+        self.slots: list[Any] = []
         """Positional arguments, slots in place of tensors."""
+        for value in args:
+            made = self._slot(value) if type(value) is RematTensor else self._slotted(value)
+            self.slots.append(made)
         self.kwargs: dict[str, Any] = {}
         if kwargs:
             # In order of the schema, whatever the order of the call.
@@ -250,18 +256,20 @@ class _Call:
 
     def _slotted(self, value: Any) -> Any:
         kind = type(value)
-        if kind is RematTensor or isinstance(value, torch.Tensor):
-            made: Any = self._slot(value)
-            self.key.append(made)
-        elif kind is list or kind is tuple:
-            self.key.append(len(value))
-            made = kind([self._slotted(part) for part in value])
-        else:
-            made = value
+        if kind in _SCALARS:
             # The kind too: 1, 1.0 and True are equal.
-            self.key.append(kind)
-            self.key.append(value)
-        return made
+            self.key += (kind, value)
+            return value
+        if isinstance(value, torch.Tensor):
+            return self._slot(value)
+        if kind is list or kind is tuple:
+            if {*map(type, value)} == _INTEGERS:
+                self.key.append(tuple(value))
+                return value
+            self.key.append(len(value))
+            return kind([self._slotted(part) for part in value])
+        self.key += (kind, value)
+        return value
 
     def _slot(self, tensor: Any) -> Slot:
         mode = self._mode
@@ -279,15 +287,21 @@ class _Call:
         if number is None:
             number = self._numbers[id(owner)] = len(self.owners)
             self.owners.append(owner)
-        self.seen.append((number, owner.held.nbytes, view, owner.device))
-        self.tensors.append(tensor)
-        return _slots(len(self.tensors) - 1)
+        seen = (number, owner.held.nbytes, view, owner.device)
+        self.seen.append(seen)
+        self.key.append(seen)
+        tensors = self.tensors
+        position = len(tensors)
+        tensors.append(tensor)
+        return _SLOTS[position] if position < len(_SLOTS) else _more_slots(position)
 
 
+_SCALARS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device})
+_INTEGERS = {int}
 _SLOTS: list[Slot] = []
 
 
-def _slots(position: int) -> Slot:
+def _more_slots(position: int) -> Slot:
     while position >= len(_SLOTS):
         _SLOTS.append(Slot(len(_SLOTS)))
     return _SLOTS[position]

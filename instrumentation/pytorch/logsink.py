@@ -9,7 +9,7 @@ import orjson
 
 if TYPE_CHECKING:
     # Loads torch, which who reads a log may not have.
-    from dtrdiag.instrumentation.pytorch.encoding import Place
+    from dtrdiag.instrumentation.pytorch.describe import Place
 
 SCHEMA = "dtrdiag.recording/1"
 

@@ -17,13 +17,14 @@ class ModelState:
 
     Args:
         model: a `torch.nn.Module`, or None.
+        parameters: its parameters.
         optimizer: a `torch.optim.Optimizer`, or None.
     """
 
-    def __init__(self, model: Any, optimizer: Any) -> None:
+    def __init__(self, model: Any, parameters: Iterable[Any], optimizer: Any) -> None:
         self._optimizer = optimizer
         self._modules = [] if model is None else list(model.modules())
-        self._parameters = [] if model is None else [(p, p.detach()) for p in model.parameters()]
+        self._parameters = [(p, p.detach()) for p in parameters]
         self._buffers = [dict(module._buffers) for module in self._modules]
         self._entries = {} if optimizer is None else _entries(optimizer)
 

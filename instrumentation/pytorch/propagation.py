@@ -112,12 +112,12 @@ class Propagation:
             args: positional arguments, tensors replaced by slots.
             kwargs: keyword arguments, likewise.
             seen: [tensors] what each slot holds.
-            key: all else that the plan depends on, but for the operator.
+            key: all that the plan depends on, but for the operator.
 
         Raises:
             UnsupportedOpError: what it does cannot be told before it runs.
         """
-        full = (id(func), *seen, *key)
+        full = (id(func), *key)
         try:
             known = self._plans.get(full)
         except TypeError:

@@ -27,14 +27,15 @@ def named_tensors(model: Any, optimizer: Any) -> Iterator[tuple[str, Any]]:
     """
     names: dict[int, str] = {}
     if model is not None:
-        for name, parameter in model.named_parameters():
+        parameters = list(model.named_parameters())
+        for name, parameter in parameters:
             _refuse_lazy(name, parameter)
             names[id(parameter)] = name
             yield name, parameter
         for name, buffer in model.named_buffers():
             _refuse_lazy(name, buffer)
             yield name, buffer
-        for name, parameter in model.named_parameters():
+        for name, parameter in parameters:
             if parameter.grad is not None:
                 yield f"{name}.grad", parameter.grad
     if optimizer is not None:

@@ -14,10 +14,9 @@ from typing import Any
 import attrs
 import torch
 
-from dtrdiag.instrumentation.pytorch.describe import Plan, View, tensors_in, view_of
-from dtrdiag.instrumentation.pytorch.encoding import Place
+from dtrdiag.instrumentation.pytorch.describe import Place, Plan, View, tensors_in, view_of
 from dtrdiag.instrumentation.pytorch.errors import SizeMismatchError, UnsupportedOpError
-from dtrdiag.instrumentation.pytorch.propagation import filled
+from dtrdiag.instrumentation.pytorch.propagation import Slot, filled
 from dtrdiag.instrumentation.pytorch.wrapper import Values, looking_at, tensor_in
 from dtrdiag.simulator import LiveRun
 
@@ -155,26 +154,36 @@ class World:
         storage_of = self.run.storage_of
         copies: dict[int, Any] = {}
         values: Values = {}
+        real: Any = None
         tensors = []
-        written = [number for number, _ in plan.writes]
+        written = plan.writes and [number for number, _ in plan.writes]
         inputs = self.run.inputs_of(op)
         for tensor, number, view in zip(inputs, plan.input_storages, plan.input_views, strict=True):
             values = self.values[storage_of(tensor)]
             if number not in written:
-                tensors.append(tensor_in(values, view))
+                real = values.get(view)
+                tensors.append(tensor_in(values, view) if real is None else real)
                 continue
             if number not in copies:
                 whole = next(iter(values.values()))
                 copies[number] = _copy(whole) if self.copies_on_write else whole
             copy = copies[number]
             tensors.append(looking_at(copy.untyped_storage(), view, copy.device))
-        args = [filled(value, tensors) for value in work.args]
-        kwargs = {name: filled(value, tensors) for name, value in work.kwargs.items()}
+        args = [
+            tensors[value.position] if type(value) is Slot else filled(value, tensors)
+            for value in work.args
+        ]
+        kwargs = work.kwargs
+        if kwargs:
+            kwargs = {name: filled(value, tensors) for name, value in kwargs.items()}
         try:
-            result = self._called(work, first, args, kwargs)
+            if work.generator is None:
+                result = work.func(*args, **kwargs)
+            else:
+                result = self._drawing(work, first, args, kwargs)
         except BaseException:
             # The error keeps this frame, which is not to keep any bytes.
-            del values, tensors, copies, args, kwargs
+            del values, real, tensors, copies, args, kwargs
             raise
         if plan.reads_value:
             self.value = result
@@ -229,18 +238,17 @@ class World:
             )
         return values
 
-    def _called(self, work: Work, first: bool, args: Any, kwargs: Any) -> Any:
-        """Call the kernel; one that draws draws from the same state each time."""
+    def _drawing(self, work: Work, first: bool, args: Any, kwargs: Any) -> Any:
+        """Call a kernel that draws, from the same state each time."""
         source = work.generator
         now = None
         try:
-            if source is not None:
-                if first:
-                    work.state = source.get_state()
-                    self._drawn.setdefault(id(source), (source, work.state))
-                elif self.replays_random_state:
-                    now = source.get_state()
-                    source.set_state(work.state)
+            if first:
+                work.state = source.get_state()
+                self._drawn.setdefault(id(source), (source, work.state))
+            elif self.replays_random_state:
+                now = source.get_state()
+                source.set_state(work.state)
             return work.func(*args, **kwargs)
         finally:
             del args, kwargs
