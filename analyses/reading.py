@@ -70,6 +70,10 @@ def interventions_of(header: RunHeader) -> Interventions:
         raise LogError(f"event {header.seq} ({header.kind}): {error}") from error
 
 
+_LIVE = "dtrdiag-live"
+_REMEDY = "; a live run that is given its recording, remat(..., trace=LOG), names it in its log"
+
+
 def require_same_trace(a: RunHeader, b: RunHeader) -> None:
     """Refuse two runs of different traces: their ids would name different things.
 
@@ -88,10 +92,10 @@ def require_same_trace(a: RunHeader, b: RunHeader) -> None:
     if _contradict(a.trace_ops, b.trace_ops) or _contradict(a.trace_tensors, b.trace_tensors):
         raise AnalysisError(f"the runs are of different traces: {both}")
     if a.trace_name != b.trace_name:
-        raise AnalysisError(
-            "the runs are of traces with different names, and no two digests say that they are "
-            f"the same: {both}"
-        )
+        what = "the runs are of traces with different names, and no two digests say that they are"
+        nameless = [header for header in (a, b) if header.trace_sha256 is None]
+        remedy = _REMEDY if any(header.runtime == _LIVE for header in nameless) else ""
+        raise AnalysisError(f"{what} the same: {both}{remedy}")
 
 
 def _contradict(a: int | None, b: int | None) -> bool:

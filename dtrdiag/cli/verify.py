@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import attrs
 import typer
 
 from dtrdiag.checker import Problem, check
@@ -14,6 +15,7 @@ from dtrdiag.cli.output import print_json, print_sentences, print_table
 from dtrdiag.cli.policyfile import load_policy_file
 from dtrdiag.cli.sources import load_trace, watched_log
 from dtrdiag.errors import UsageError
+from dtrdiag.experiments.log_program import other_program
 from dtrdiag.experiments.map_check import check_map, recorded_overheads
 from dtrdiag.experiments.map_document_check import recorded_document
 from dtrdiag.experiments.map_files import is_saved_map, read_map
@@ -59,9 +61,16 @@ def verify(
         if value is not None:
             raise UsageError(f"{name} applies to a map, not to an event log", path=source)
     reader = watched_log(source)
-    found = check(reader, load_trace(trace), scores=scores)
-    facts = {"events": found.events, "complete": found.complete, "scores": scores}
-    _answer(found.problems, facts, checked_words(found, reader.header.policy), json)
+    loaded = load_trace(trace)
+    found = check(reader, loaded, scores=scores)
+    other = other_program(reader, loaded) if found.problems else None
+    facts = {
+        "events": found.events,
+        "complete": found.complete,
+        "scores": scores,
+        "program": None if other is None else attrs.asdict(other),
+    }
+    _answer(found.problems, facts, checked_words(found, reader.header.policy, other), json)
 
 
 def _verify_map(path: str, trace: str, options: dict[str, Any], json: bool) -> None:

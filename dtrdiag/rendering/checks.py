@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from dtrdiag.analyses.programs import ProgramDifference
 from dtrdiag.checker import MAX_PROBLEMS, Checker, Problem
 from dtrdiag.checkerscores import CHECKED_POLICIES
 from dtrdiag.rendering.replays import only_cut
-from dtrdiag.units import count, plain_name
+from dtrdiag.units import LONG_NAME, count, plain_name
 
 
 class CheckedMap(Protocol):
@@ -34,12 +35,15 @@ class CheckedMap(Protocol):
         """What is wrong."""
 
 
-def checked_words(found: Checker, policy: str) -> list[str]:
+def checked_words(
+    found: Checker, policy: str, other: ProgramDifference | None = None
+) -> list[str]:
     """Whether a log says what a run of its trace has to do, and what that does not cover.
 
     Args:
         found: what the check came to.
         policy: the log's policy.
+        other: where the log's program, b, is another than the trace, a; None: it is not.
     """
     events = count(found.events, "event")
     if only_cut(found.complete, found.problems):
@@ -47,6 +51,8 @@ def checked_words(found: Checker, policy: str) -> list[str]:
             f"The log is cut short: the {events} that can be read are those of a run of the trace, "
             "and no event ends it."
         ]
+    if other is not None:
+        return _other_words(other)
     if found.problems:
         shape = "complete" if found.complete else "incomplete"
         problems = count(len(found.problems), "problem")
@@ -64,6 +70,14 @@ def checked_words(found: Checker, policy: str) -> list[str]:
             "dtrdiag's, cannot be checked."
         )
     return words
+
+
+def _other_words(other: ProgramDifference) -> list[str]:
+    trace, log = (plain_name(each or "no such op", LONG_NAME) for each in (other.a, other.b))
+    return [
+        f"The log is of another program than the trace: they part at op {other.op}, where the "
+        f"trace has {trace}, and the log {log}. So it is no true record of a run of this trace."
+    ]
 
 
 def checked_map_words(found: CheckedMap, resolution_bytes: int | None) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 from dtrdiag.hooks import Hooks
 from dtrdiag.instrumentation import JsonlWriter
 from dtrdiag.simulator import RunConfig, simulate
+from dtrdiag.trace import write_dtr_log
 from dtrdiag.trace.catalog import resolve
 
 UNKNOWN = ("trace_sha256", "trace_ops", "trace_tensors", "baseline_cost_ns")
@@ -77,7 +78,27 @@ def test_two_of_them_are_compared(dtrdiag, ok, oom):
 def test_a_log_of_another_program_is_found_out_by_its_events(dtrdiag, ok):
     answer = dtrdiag("verify", ok, "--trace", "tree-4")
     assert answer.status == 1
+    said = "The log is of another program than the trace: they part at op "
+    assert " ".join(answer.out.split()).startswith(said)
     assert "no true record" in answer.out
+
+
+def test_the_first_op_of_another_program_is_named(dtrdiag, here, ok):
+    """The trace that was run, but for the cost of one op in the midst of it."""
+    trace = resolve("chain-64")
+    costs_ns = trace.op_cost_ns.copy()
+    costs_ns[40] += 5
+    (here / "other.log").write_bytes(write_dtr_log(attrs.evolve(trace, op_cost_ns=costs_ns)))
+    found = dtrdiag("verify", ok, "--trace", "other.log", "--json").json["program"]
+    assert (found["op"], found["what"]) == (40, "cost")
+    assert found["a"].endswith(f" of {costs_ns[40]} ns")
+    assert found["b"].endswith(f" of {costs_ns[40] - 5} ns")
+
+
+def test_a_simulated_run_beside_it_takes_its_trace(dtrdiag, ok):
+    assert dtrdiag("run", "chain-64", "-r", "0.4", "-o", "simulated.jsonl").status == 0
+    said = dtrdiag("diff", ok, "simulated.jsonl").one_line()
+    assert "a live run that is given its recording, remat(..., trace=LOG), names it" in said
 
 
 def test_whatif_refuses_it_in_one_line(dtrdiag, ok):

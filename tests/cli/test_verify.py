@@ -27,7 +27,7 @@ def altered(log, path, kind, **changes):
 def test_our_logs_are_accepted(answers, works, fails, small, scores):
     for log, trace in ((works, RECURRENT), (fails, RECURRENT), (small, CHAIN)):
         found = answers("verify", log, *trace, *scores, "--json").json
-        assert set(found) == {"schema", "ok", "events", "complete", "scores", "problems"}
+        assert set(found) == {"schema", "ok", "events", "complete", "scores", "program", "problems"}
         assert found["schema"] == "dtrdiag.verify/1"
         assert (found["ok"], found["complete"], found["problems"]) == (True, True, [])
         assert found["events"] == sum(1 for _ in open_log(log))
@@ -47,6 +47,7 @@ def test_a_forged_log_fails(dtrdiag, here, small):
     answer = dtrdiag("verify", "bad.jsonl", *CHAIN, "--json")
     assert (answer.status, answer.err) == (1, "")
     assert answer.json["ok"] is False
+    assert answer.json["program"] is None
     (problem,) = answer.json["problems"]
     assert (problem["seq"], problem["rule"]) == (seq, "interval")
     people = dtrdiag("verify", "bad.jsonl", *CHAIN)
@@ -67,6 +68,8 @@ def test_the_log_of_another_trace_fails(dtrdiag, small):
     found = dtrdiag("verify", small, *RECURRENT, "--json")
     assert found.status == 1
     assert [problem["rule"] for problem in found.json["problems"]] == ["trace"]
+    assert (found.json["program"]["op"], found.json["program"]["what"]) == (0, "sizes")
+    assert "of another program" in dtrdiag("verify", small, *RECURRENT).out
 
 
 def test_a_cut_log_is_incomplete(dtrdiag, here, small):
