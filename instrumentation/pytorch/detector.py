@@ -22,6 +22,7 @@ from dtrdiag.instrumentation.pytorch.errors import (
     UndeclaredWriteError,
     UnsupportedOpError,
 )
+from dtrdiag.instrumentation.pytorch.outside import KnownBytes, bytes_of
 from dtrdiag.instrumentation.pytorch.undeclared import UNDECLARED_WRITES
 
 Declared = Mapping[str, Callable[[Mapping[str, Any]], frozenset[str]]]
@@ -33,6 +34,7 @@ KNOWN_ALIASES = frozenset({"aten._unsafe_view.default", "aten.unsafe_split.Tenso
 Nothing depends on this table: recordings and live runs tell aliases by storage.
 """
 
+OUTSIDE = "outside"
 _WHAT = {
     "write": "writes to",
     "alias": "returns a view of",
@@ -45,13 +47,18 @@ class Finding:
     """One thing that an operator did and does not declare."""
 
     kind: str
-    """`write`, `alias` or `random`."""
+    """`write`, `alias` or `random`; `outside`: what was written, and by no operator."""
     op: str
-    """Overload name, such as `aten.native_batch_norm.default`."""
+    """Overload name, such as `aten.native_batch_norm.default`; of `outside`, where it was seen."""
     argument: str
     """Name of the argument concerned, `the global generator` where it is none."""
 
     def __str__(self) -> str:
+        if self.kind == OUTSIDE:
+            return (
+                f"{self.op}: {self.argument} was written before, and by no operator: through "
+                "NumPy, say, or a pointer"
+            )
         return f"{self.op} {_WHAT[self.kind]} {self.argument} without saying so"
 
 
@@ -77,6 +84,7 @@ class WriteDetector(OneProcessMode):
         super().__init__()
         self._declared = declared
         self._found: dict[Finding, int] = {}
+        self._known = KnownBytes()
         self.operators: dict[str, int] = {}
         """How often each operator was looked at, by overload name."""
 
@@ -93,10 +101,11 @@ class WriteDetector(OneProcessMode):
         """Refuse what would make a recording wrong: writes and random numbers, not aliases.
 
         Raises:
-            UndeclaredWriteError: an operator wrote to an argument without saying so.
+            UndeclaredWriteError: an operator wrote to an argument without saying so, or something
+                else than an operator wrote.
             RecordingError: an operator drew random numbers without saying so.
         """
-        for found in self.of_kind("write"):
+        for found in (*self.of_kind("write"), *self.of_kind(OUTSIDE)):
             raise UndeclaredWriteError(str(found))
         for found in self.of_kind("random"):
             raise RecordingError(str(found))
@@ -113,15 +122,26 @@ class WriteDetector(OneProcessMode):
         named = {a.name: v for a, v in zip(func._schema.arguments, args, strict=False)}
         named.update(kwargs)
         before = _Before(str(func), named)
+        outside = before.outside(self._known)
         result = func(*args, **kwargs)
         self.operators[str(func)] = self.operators.get(str(func), 0) + 1
+        before.note(self._known, result, self._may_write(func, named))
         for found in (
+            *outside,
             *before.writes(self._may_write(func, named)),
             *before.aliases(func, result),
             *before.draws(func),
         ):
             self._found[found] = self._found.get(found, 0) + 1
         return result
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        """Look at no operator any more, and once more at what they have left."""
+        super().__exit__(kind, error, traceback)
+        if kind is None and not self.forked:
+            for op in self._known.all_changed():
+                found = Finding(OUTSIDE, "the end of the block", f"what {op} left")
+                self._found[found] = self._found.get(found, 0) + 1
 
     def _may_write(self, func: Any, named: Mapping[str, Any]) -> frozenset[str]:
         said = (a.name for a in func._schema.arguments if a.alias_info and a.alias_info.is_write)
@@ -148,6 +168,8 @@ class _Before:
         self._op = op
         self._names: dict[int, list[str]] = {}
         self._storages: dict[int, tuple[Any, Any]] = {}
+        self._tensors: dict[int, Any] = {}
+        self._news: set[int] = set()
         self._generators = {"the global generator": torch.default_generator}
         for name, value in named.items():
             if isinstance(value, torch.Generator):
@@ -167,8 +189,26 @@ class _Before:
             storage = tensor.untyped_storage()
             try:
                 self._storages[key] = (storage, storage.clone())
+                self._tensors[key] = tensor
             except RuntimeError:
                 raise UnsupportedOpError(f"{self._op}: {name} has no bytes of its own") from None
+
+    def outside(self, known: KnownBytes) -> list[Finding]:
+        """Arguments that were written since an operator had them."""
+        changed = {key: known.changed(tensor) for key, tensor in self._tensors.items()}
+        self._news = {key for key, is_changed in changed.items() if is_changed is not False}
+        return [Finding(OUTSIDE, self._op, self._names[key][0]) for key in changed if changed[key]]
+
+    def note(self, known: KnownBytes, result: Any, written: frozenset[str]) -> None:
+        """What the operator has left is what its arguments and results have to be."""
+        for key, tensor in self._tensors.items():
+            storage, kept = self._storages[key]
+            same = written.isdisjoint(self._names[key]) and _same_bytes(storage, kept)
+            if key in self._news or not same:
+                known.note(tensor, self._op)
+        for tensor in tensors_in(result, self._op):
+            if storage_id(tensor) not in self._tensors and not isinstance(tensor, FakeTensor):
+                known.note(tensor, self._op)
 
     def writes(self, allowed: frozenset[str]) -> list[Finding]:
         """Arguments whose storage has other bytes now, unless one on it may be written."""
@@ -206,8 +246,4 @@ class _Before:
 
 
 def _same_bytes(one: Any, other: Any) -> bool:
-    return bool(one.nbytes() == other.nbytes() and torch.equal(_bytes_of(one), _bytes_of(other)))
-
-
-def _bytes_of(storage: Any) -> Any:
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+    return bool(one.nbytes() == other.nbytes() and torch.equal(bytes_of(one), bytes_of(other)))

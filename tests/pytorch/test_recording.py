@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -413,6 +414,66 @@ def test_a_secret_write_is_found_where_it_is_looked_for(tmp_path):
     with pytest.raises(UndeclaredWriteError, match=said), record(path, check=True):
         secretive(torch.ones(3))
     assert not path.exists()
+
+
+def through_numpy():
+    y = torch.ones(3) * 2
+    y.numpy()[:] = 5
+    return y + 1
+
+
+def at_the_end():
+    weight = nn.Linear(2, 2).weight.detach()
+    weight.sum()
+    weight.numpy()[:] = 5
+    return weight
+
+
+@pytest.mark.parametrize(("program", "where"), [
+    (through_numpy, "aten.add.Tensor: self"),
+    (at_the_end, "the end of the block: what aten.uniform_.default left"),
+])  # fmt: skip
+def test_what_is_written_by_no_operator_is_found_where_it_is_looked_for(program, where, tmp_path):
+    path = tmp_path / "x.log"
+    said = f"{where} was written before, and by no operator"
+    with pytest.raises(UndeclaredWriteError, match=said), record(path, check=True):
+        kept = program()
+    assert not path.exists()
+    del kept
+
+
+def assigned(x):
+    y = x * 2
+    y.data = x * 3
+    model = nn.Linear(2, 2)
+    model.weight.data = model.weight.data * 2
+    return y + 1, model(x), model.weight
+
+
+def not_assigned(x):
+    y = x * 2
+    z = x * 3
+    del y
+    model = nn.Linear(2, 2)
+    # The parameter's object lives on either way, and looks elsewhere.
+    weight = model.weight.detach() * 2
+    bias = model.bias
+    del model
+    return z + 1, fn.linear(x, weight.requires_grad_(), bias), weight
+
+
+@pytest.mark.parametrize("fake", [False, True], ids=["real", "fake"])
+def test_what_is_assigned_to_data_is_the_tensor_from_then_on(fake):
+    """No operator does it; what it is used for, and what is dropped, is seen all the same."""
+    contents = []
+    for program in (assigned, not_assigned):
+        with FakeTensorMode() if fake else nullcontext():
+            x = torch.ones(3, 2)
+            with record() as recording:
+                kept = program(x)
+            contents.append(recording.content)
+            del kept
+    assert contents[0] == contents[1]
 
 
 def test_recordings_are_of_one_block_and_not_inside_another():
