@@ -1,7 +1,8 @@
 """How fast are the devices that costs can be computed for, and who says so?
 
-Figures are those that vendors publish, without structured sparsity. No kernel reaches them; what
-matters to a policy is how the costs of ops compare, on one device.
+Figures are those that vendors publish, without structured sparsity, but for a few that follow from
+them: docs/costs.md says which. No kernel reaches them; what matters to a policy is how the costs of
+ops compare, on one device.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ else:
 LAUNCH_NS = 1_000
 """What every op costs besides arithmetic and traffic, unless a device says otherwise.
 
+An estimate of ours, which no data sheet has.
 Kernels that follow each other on a GPU are about a microsecond apart when launching them is hidden
 behind those that run, and calling an op of PyTorch on a CPU takes about as long. It also keeps an
 op on a few bytes from costing nothing, which would make its result the first to be evicted always.
@@ -165,6 +167,7 @@ def _nvidia(
     )  # fmt: skip
 
 
+# Matrices of fp32 without TF32 run on the vector units, so that figure stands twice.
 _A100 = {
     "vector": {"fp64": 9.7, "fp32": 19.5},
     "matrix": {"fp64": 19.5, "fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312},
@@ -194,7 +197,7 @@ DEVICES: dict[str, Device] = {
         _nvidia(
             "v100-16gb", "NVIDIA V100 SXM2 16GB",
             "NVIDIA V100 Tensor Core GPU data sheet", 900,
-            # Tensor cores know fp16 alone.
+            # Tensor cores know fp16 alone; fp64 and fp32 are the vectors'.
             {
                 "vector": {"fp64": 7.8, "fp32": 15.7},
                 "matrix": {"fp64": 7.8, "fp32": 15.7, "fp16": 125},
@@ -202,7 +205,8 @@ DEVICES: dict[str, Device] = {
         ),
         _nvidia(
             "rtx-4090", "NVIDIA GeForce RTX 4090",
-            "NVIDIA Ada GPU Architecture (white paper), with accumulation in fp32", 1_008,
+            "NVIDIA Ada GPU Architecture (white paper), with accumulation in fp32; "
+            "fp64: computed, a 64th of fp32", 1_008,
             {
                 "vector": {"fp64": 1.3, "fp32": 82.6},
                 "matrix": {"fp64": 1.3, "fp32": 82.6, "tf32": 82.6, "fp16": 165.2, "bf16": 165.2},

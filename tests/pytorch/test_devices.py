@@ -84,6 +84,16 @@ def test_an_unknown_device_is_refused_with_what_was_meant():
         device_named("abacus")
 
 
+def test_figures_that_no_vendor_publishes_are_what_the_docs_say():
+    for device in DEVICES.values():
+        assert device.matrix_peak("fp32") == device.vector["fp32"]
+    for name in ("v100-16gb", "rtx-4090"):
+        assert DEVICES[name].matrix["fp64"] == DEVICES[name].vector["fp64"]
+    ada = DEVICES["rtx-4090"].vector
+    assert ada["fp64"] == round(ada["fp32"] / 64, -11)
+    assert "computed" in DEVICES["rtx-4090"].source
+
+
 def test_the_table_in_the_docs_has_every_figure():
     page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text()
     rows = {
