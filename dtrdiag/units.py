@@ -6,13 +6,19 @@ it, because nobody reads nine digits.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 NOT_KNOWN = "-"
+PROSE_NAME = 72
+"""Characters of a name in a sentence, which breaks before it and after it."""
 LONG_NAME = 120
 """Characters of a name in a table, where it may fold."""
+_COMMON = re.compile(r"\Aaten(?:\.|::)|\.default\Z")
+"""What names of operators begin and end with, however different they are."""
+_JOINTS = re.compile(r"(?<=[._:/])(?=[^\W\d_])")
 
 
 def short_bytes(size_bytes: int) -> str:
@@ -113,21 +119,41 @@ def overhead_words(overhead: float | None) -> str:
     return NOT_KNOWN if overhead is None else f"{overhead:.4f}x"
 
 
-def plain_name(name: str | None, width: int = 40) -> str:
+def name_parts(name: str) -> list[str]:
+    """The parts of a name between which a line may break.
+
+    >>> name_parts("aten.max_pool2d.default"), name_parts("1.5e-09")
+    (['aten.', 'max_', 'pool2d.', 'default'], ['1.5e-09'])
+    """
+    return _JOINTS.split(name)
+
+
+def plain_name(name: str | None, width: int = PROSE_NAME) -> str:
     r"""A name from a file, safe to print: one line, no control characters, at most `width` long.
 
     Names come from logs that anyone may have written; a terminal would obey an escape sequence.
+    What is too long loses what names of a runtime have in common, and then its middle: operators
+    that belong together begin alike and differ in how they end.
 
-    >>> plain_name("aten::add\n"), plain_name("x" * 9, width=5), plain_name(None)
-    ('aten::add\\n', 'xxxx…', '?')
+    >>> plain_name("aten::add\n"), plain_name("forwards_backwards", width=9), plain_name(None)
+    ('aten::add\\n', 'forw…ards', '?')
+    >>> plain_name("aten._unsafe_view.default", width=24)
+    '_unsafe_view'
     """
     if name is None:
         return "?"
+    if len(name) > 8 * width:
+        name = name[: 4 * width] + name[-4 * width :]
     # repr-like escapes for what is invisible: control, format, surrogate, private, line separators.
     text = "".join(
         char
         if unicodedata.category(char)[0] != "C" and unicodedata.category(char) not in ("Zl", "Zp")
         else char.encode("unicode_escape").decode()
-        for char in name[: 4 * width]
+        for char in name
     )
-    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+    if len(text) > width and " " not in text:
+        text = _COMMON.sub("", text) or text
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"

@@ -271,8 +271,7 @@ def _show(saved: SavedMap, ask: Ask, pictures: PictureFiles, json: bool) -> None
         print_json(saved.document(low, high, within))
         return
     print_sentences(map_words(known, summary, saved.resolution_bytes))
-    narrow = segment_table(known, summary.segments, narrow=True)
-    print_table(segment_table(known, summary.segments), narrow)
+    print_table(*(segment_table(known, summary.segments, left_out) for left_out in range(3)))
     if pictures.given():
         print_sentences(["", pictures.written()])
 

@@ -38,9 +38,6 @@ from dtrdiag.units import (
     short_bytes,
 )
 
-NAME = 24
-"""Characters of an operator's name in a sentence."""
-
 
 def score_words(score: Score, digits: int = 6) -> str:
     """A score as people compare them.
@@ -56,7 +53,7 @@ def op_words(state: Replay, op: OpId | None) -> str:
     if op is None:
         return "the model"
     known = state.ops.get(op)
-    return f"op {op}" + (f" ({plain_name(known.name, NAME)})" if known else "")
+    return f"op {op}" + (f" ({plain_name(known.name)})" if known else "")
 
 
 def storage_words(state: Replay, storage: StorageId) -> str:
@@ -97,7 +94,7 @@ def _op(event: OpDefined, state: Replay) -> str:
     more = f" and {len(makes) - 3:,} more" if len(makes) > 3 else ""
     inputs = f" from {count(len(event.inputs), 'input')}" if event.inputs else ""
     return (
-        f"The model calls op {event.op} ({plain_name(event.name, NAME)}), which will make "
+        f"The model calls op {event.op} ({plain_name(event.name)}), which will make "
         f"{', '.join(makes[:3])}{more}{inputs}, in {duration(event.cost_ns)}."
     )
 

@@ -2,7 +2,7 @@
 
 rich takes width from wide columns first and cuts words that no longer fit. Here each column keeps
 its longest word; only where a column folds (`overflow="fold"`) may words, numbers apart, be broken
-over lines.
+over lines: names between their parts, where these are short enough.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 import re
 
 from rich.cells import cell_len
+from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
+
+from dtrdiag.units import name_parts
 
 FOLDED = (32, 20, 12)
 """Widths that a column which folds must have at least, if it has longer words: the first that fits,
@@ -46,7 +49,28 @@ def _fit(table: Table, width: int, units: bool, folded: int) -> bool:
         more = min(most - least, spare // left)
         columns[at].width = least + more
         spare -= more
+        if columns[at].overflow == "fold":
+            columns[at]._cells = [_folded(cell, least + more) for cell in columns[at].cells]
     return True
+
+
+def _folded(cell: RenderableType, width: int) -> RenderableType:
+    """A cell whose words, where they are too long, are broken between their parts."""
+    words = _plain(cell).split(" ")
+    if all(cell_len(word) <= width for word in words) or (isinstance(cell, Text) and cell.spans):
+        return cell
+    folded = " ".join(word if cell_len(word) <= width else _broken(word, width) for word in words)
+    return Text(folded, style=cell.style if isinstance(cell, Text) else "")
+
+
+def _broken(word: str, width: int) -> str:
+    lines = [""]
+    for part in name_parts(word):
+        # rich breaks what is still too long.
+        if lines[-1] and cell_len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _needs(column: Column, header: bool, units: bool, folded: int) -> tuple[int, int]:

@@ -236,9 +236,7 @@ def _percent(measures: Instability, size_bytes: int) -> str:
     return f"{100 * measures.share(size_bytes):.4g} %"
 
 
-def segment_table(
-    budget_map: BudgetMap, segments: Sequence[Segment], narrow: bool = False
-) -> Table:
+def segment_table(budget_map: BudgetMap, segments: Sequence[Segment], left_out: int = 0) -> Table:
     """Maximal segments of equal outcome, ascending; of very many the widest.
 
     Their ends are exact, widths and overheads rounded.
@@ -246,8 +244,8 @@ def segment_table(
     Args:
         budget_map: what is known.
         segments: its segments.
-        narrow: leave out the ratios and round more, so that budgets of eleven digits fit into 80
-            columns.
+        left_out: 1: the ratios, and a digit of overheads; 2: widths, too, so that budgets of eleven
+            digits fit into 80 columns.
     """
     shown = list(segments)
     title = "segments of equal outcome"
@@ -255,19 +253,18 @@ def segment_table(
         widest = sorted(segments, key=lambda s: -(s.width_bytes or 1 << 63))[:SEGMENT_ROWS]
         shown = sorted(widest, key=lambda s: s.lo_bytes)
         title = f"the {SEGMENT_ROWS} widest of {len(segments):,} {title}"
-    table = Table(title=title, pad_edge=not narrow)
+    table = Table(title=title)
     table.add_column("outcome")
-    ratio = () if narrow else ("of peak",)
-    intervals = "inter-\nvals" if narrow else "intervals"
-    for name in ("from (B)", "to below", "width", *ratio, intervals, "overhead"):
+    more = (("width", "of peak"), ("width",), ())[left_out]
+    for name in ("from (B)", "to below", *more, "intervals", "overhead"):
         # A size is not parted from its unit.
         table.add_column(name, justify="right", no_wrap=True)
     for segment in shown:
-        table.add_row(*_segment_row(budget_map, segment, narrow))
+        table.add_row(*_segment_row(budget_map, segment, left_out))
     return table
 
 
-def _segment_row(budget_map: BudgetMap, segment: Segment, narrow: bool) -> list[Text | str]:
+def _segment_row(budget_map: BudgetMap, segment: Segment, left_out: int) -> list[Text | str]:
     high, width = segment.hi_bytes, segment.width_bytes
     peak = budget_map.header.peak_bytes
     ratio = f"{segment.lo_bytes / peak:.6f}" if peak else NOT_KNOWN
@@ -275,10 +272,9 @@ def _segment_row(budget_map: BudgetMap, segment: Segment, narrow: bool) -> list[
         Text(segment.outcome, style=OUTCOME_STYLES.get(segment.outcome, "")),
         f"{segment.lo_bytes:,}",
         NOT_KNOWN if high is None else f"{high:,}",
-        NOT_KNOWN if width is None else short_bytes(width),
-        *([] if narrow else [ratio]),
+        *[NOT_KNOWN if width is None else short_bytes(width), ratio][: 2 - left_out],
         NOT_KNOWN if segment.outcome == UNKNOWN else f"{segment.intervals:,}",
-        _overhead(segment, 2 if narrow else 3),
+        _overhead(segment, 2 if left_out else 3),
     ]
 
 

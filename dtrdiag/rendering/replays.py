@@ -135,8 +135,7 @@ def state_words(state: Replay, problem: str | None) -> list[str]:
     ]
     if state.pending:
         chain = " > ".join(
-            f"{frame.op} ({plain_name(state.ops[frame.op].name, 24)})"
-            for frame in state.pending[-4:]
+            f"{frame.op} ({plain_name(state.ops[frame.op].name)})" for frame in state.pending[-4:]
         )
         more = "... > " if len(state.pending) > 4 else ""
         are = "is" if len(state.pending) == 1 else "are"

@@ -11,7 +11,16 @@ import pytest
 from dtrdiag.errors import UsageError
 from dtrdiag.rendering.pages import page as page_module
 from dtrdiag.rendering.pages.page import as_json, bundle, page_html
-from dtrdiag.rendering.pages.parts import Chart, Commands, Drawing, Page, Section, Words
+from dtrdiag.rendering.pages.parts import (
+    Chart,
+    Column,
+    Commands,
+    Drawing,
+    Page,
+    Section,
+    Table,
+    Words,
+)
 
 PLAIN = Page(
     "a title", ("an answer",), (), (Section("s", "S", (Words(("w",)),)),), "dtrdiag report"
@@ -214,6 +223,16 @@ def test_without_a_library_there_is_one_clear_error(monkeypatch, hostile_page, m
     monkeypatch.setitem(__import__("sys").modules, missing, None)
     with pytest.raises(UsageError, match=r"pip install 'dtrdiag\[report\]'"):
         page_html(hostile_page)
+
+
+def test_a_long_name_in_a_table_may_break_between_its_parts():
+    row = ["aten.max_pool2d_with_indices_backward.default of <b>", "1.5e-09"]
+    table = Table("names", (Column("name"), Column("score")), [row])
+    section = Section("s", "s", (table,))
+    text = page_html(Page("t", ("a",), (), (section,), "x"))
+    assert "aten.<wbr>max_<wbr>pool2d_<wbr>with_<wbr>indices_<wbr>backward.<wbr>default of" in text
+    assert "of &lt;b&gt;</td>" in text
+    assert ">1.5e-09</td>" in text
 
 
 def test_what_stands_between_backticks_is_code():

@@ -54,6 +54,18 @@ def test_a_name_is_broken_only_where_it_has_to_be():
     assert "avg_pool2d_backward" not in shown(made, 28)
 
 
+def test_a_name_is_broken_between_its_parts():
+    made = Table()
+    made.add_column("operator", overflow="fold")
+    made.add_column("what it does in words")
+    name = "aten._scaled_dot_product_flash_attention_for_cpu_backward.default"
+    made.add_row(Text(f"480 ({name})", style="bold"), "a sentence that would have all of the room")
+    assert fit(made, 60)
+    lines = [line.split("│")[1].strip() for line in shown(made, 60).splitlines() if "│" in line]
+    assert "".join(lines).replace(" ", "") == f"480({name})"
+    assert all(line == "480" or line[-1] in "._)" for line in lines if line)
+
+
 def test_names_fold_where_they_may_and_need_room_where_not():
     # Without folding: the name, a number, two headers of one word each, padding and box.
     assert fit(table(), 70)

@@ -25,10 +25,13 @@ from dtrdiag.caching import keep, kept
 from dtrdiag.errors import UsageError
 from dtrdiag.rendering.pages.drawings import safe_svg
 from dtrdiag.rendering.pages.parts import Chart, Drawing, Page, Part, Section
+from dtrdiag.units import name_parts
 
 NEEDED = "pages need jinja2 and vl-convert: pip install 'dtrdiag[report]'"
 _SCRIPTS = ("basics", "specs", "charts", "drawings", "tables", "start")
 _CODE = re.compile(r"`([^`\n]+)`")
+_WORDS = re.compile(r"(\s+)")
+_LONG_WORD = 20
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cn", "Cs"})
 """Unicode categories of what is not seen, or turns round what is; written as escapes."""
 _ESCAPES = str.maketrans(
@@ -159,6 +162,14 @@ def _prose(text: str) -> str:
     return "".join(f"<code>{each}</code>" if at % 2 else each for at, each in enumerate(pieces))
 
 
+def _cell(text: str) -> str:
+    """Text as HTML in which long names may break after their points, colons and underscores."""
+    pieces = (
+        [word] if len(word) <= _LONG_WORD else name_parts(word) for word in _WORDS.split(text)
+    )
+    return "".join("<wbr>".join(html.escape(seen(each)) for each in piece) for piece in pieces)
+
+
 def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode()
 
@@ -226,6 +237,7 @@ def _template() -> Any:
         "kind": lambda part: type(part).__name__,
         "picture": lambda drawing: markup(safe_svg(drawing)),
         "ours": markup,
+        "cell": lambda text: markup(_cell(text)),
         "prose": lambda text: markup(_prose(text)),
     }
     return environment.get_template("page.html.j2")
