@@ -18,7 +18,7 @@ LONG_NAME = 120
 """Characters of a name in a table, where it may fold."""
 _COMMON = re.compile(r"\Aaten(?:\.|::)|\.default\Z")
 """What names of operators begin and end with, however different they are."""
-_JOINTS = re.compile(r"(?<=[._:/])(?=[^\W\d_])")
+_JOINTS = re.compile(r"(?<=[.:/])(?=[^\W\d])|(?<=[^\W_]_)(?=[^\W\d_])")
 
 
 def short_bytes(size_bytes: int) -> str:
@@ -122,8 +122,8 @@ def overhead_words(overhead: float | None) -> str:
 def name_parts(name: str) -> list[str]:
     """The parts of a name between which a line may break.
 
-    >>> name_parts("aten.max_pool2d.default"), name_parts("1.5e-09")
-    (['aten.', 'max_', 'pool2d.', 'default'], ['1.5e-09'])
+    >>> name_parts("aten._max_pool2d.default"), name_parts("1.5e-09")
+    (['aten.', '_max_', 'pool2d.', 'default'], ['1.5e-09'])
     """
     return _JOINTS.split(name)
 

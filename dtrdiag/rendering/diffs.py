@@ -182,7 +182,7 @@ def trajectory_table(found: Trajectory) -> Table:
     table.add_column("")
     table.add_column("step", justify="right")
     table.add_column("op", overflow="fold")
-    for name in ("Jaccard", "in bytes", "cost b - a"):
+    for name in ("Jaccard", "in bytes", "b - a"):
         table.add_column(name, justify="right")
     for name, place in _rows(found):
         if place is None:

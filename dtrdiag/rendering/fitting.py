@@ -39,19 +39,26 @@ def _fit(table: Table, width: int, units: bool, folded: int) -> bool:
     columns = table.columns
     space = width - 3 * len(columns) - (1 if table.pad_edge else -1)
     needs = [_needs(column, table.show_header, units, folded) for column in columns]
-    if sum(least for least, _ in needs) > space:
+    widths = [least for least, _, _ in needs]
+    if sum(widths) > space:
         return False
-    spare = space - sum(least for least, _ in needs)
-    # Those that want little more get it first, so that only the widest ones wrap.
-    order = sorted(range(len(needs)), key=lambda at: needs[at][1] - needs[at][0])
-    for left, at in zip(range(len(order), 0, -1), order, strict=True):
-        least, most = needs[at]
-        more = min(most - least, spare // left)
-        columns[at].width = least + more
-        spare -= more
-        if columns[at].overflow == "fold":
-            columns[at]._cells = [_folded(cell, least + more) for cell in columns[at].cells]
+    # A header takes a line or two more, a cell as many for each row: cells come first.
+    for goal in ([rows for _, rows, _ in needs], [whole for _, _, whole in needs]):
+        _widen(widths, goal, space - sum(widths))
+    for column, width in zip(columns, widths, strict=True):
+        column.width = width
+        if column.overflow == "fold":
+            column._cells = [_folded(cell, width) for cell in column.cells]
     return True
+
+
+def _widen(widths: list[int], goal: list[int], spare: int) -> None:
+    """Bring columns nearer to a goal; those that want little more first, so that few wrap."""
+    order = sorted(range(len(widths)), key=lambda at: goal[at] - widths[at])
+    for left, at in zip(range(len(order), 0, -1), order, strict=True):
+        more = max(0, min(goal[at] - widths[at], spare // left))
+        widths[at] += more
+        spare -= more
 
 
 def _folded(cell: RenderableType, width: int) -> RenderableType:
@@ -73,19 +80,20 @@ def _broken(word: str, width: int) -> str:
     return "\n".join(lines)
 
 
-def _needs(column: Column, header: bool, units: bool, folded: int) -> tuple[int, int]:
-    """The least width that a column can have, and the one at which nothing in it wraps."""
+def _needs(column: Column, header: bool, units: bool, folded: int) -> tuple[int, int, int]:
+    """The least width of a column, and those at which no cell, and nothing in it wraps."""
     cells = [*([column.header] if header else []), *column.cells]
     lines = [line for cell in cells for line in _plain(cell).splitlines()]
     words = [word for line in lines for word in (_UNIT.sub("_", line) if units else line).split()]
     longest = max(map(cell_len, words), default=1)
     whole = max(map(cell_len, lines), default=1)
+    rows = max((cell_len(line) for c in column.cells for line in _plain(c).splitlines()), default=1)
     if column.no_wrap:
-        return whole, whole
+        return whole, whole, whole
     if column.overflow == "fold":
         numbers = max((len(word) for word in words if _NUMBER.fullmatch(word)), default=1)
         longest = max(numbers, min(longest, folded))
-    return longest, whole
+    return longest, max(longest, rows), whole
 
 
 def _plain(cell: object) -> str:
