@@ -26,7 +26,13 @@ from dtrdiag.cli import VARIABLE
 
 SHELLS = ("bash", "zsh", "fish")
 CACHE_FILE = "completion.json"
-_FILES = ("FILE", "LOG", "MAP", "PATH", "TRACE", "RUN", ".")
+_FILES = ("FILE", "MAP", "PATH", "TRACE", ".")
+_LOGS = {
+    "LOG": (".jsonl", ".parquet", ".log"),
+    "RUN": (".jsonl", ".parquet", ".log", ".json", ".pickle", ".zip"),
+}
+"""What files end in, where an argument is a log, or a log or whatever else a run may be made of."""
+_COMPRESSED = (".gz", ".zst")
 _BREAKS = ":="
 """Characters at which bash ends a word of its own accord."""
 Vocabulary = Mapping[str, Any]
@@ -172,10 +178,31 @@ def _values(vocabulary: Vocabulary, metavar: str, incomplete: str) -> Iterator[L
         for name in _members(archive):
             if name.startswith(member):
                 yield "plain", f"{archive}::{name}", ""
+    elif any(kind in parts[0] for kind in _LOGS):
+        yield from _logs(incomplete, parts)
+        yield "dir", "", ""
     elif any(kind in part for part in parts for kind in _FILES):
         yield "file", "", ""
     elif any("DIR" in part for part in parts):
         yield "dir", "", ""
+
+
+def _logs(incomplete: str, parts: Sequence[str]) -> Iterator[Line]:
+    """Files whose names are those of logs; folders are the shell's to add."""
+    kind = next(kind for kind in _LOGS if kind in parts[0])
+    endings = _LOGS["RUN" if "MAP" in parts else kind]
+    folder, slash, start = incomplete.rpartition("/")
+    try:
+        names = sorted(os.listdir(os.path.expanduser(f"{folder}{slash}") or "."))
+    except OSError:
+        return
+    for name in names:
+        plain = name.lower()
+        for suffix in _COMPRESSED:
+            plain = plain.removesuffix(suffix)
+        hidden = name.startswith(".") and not start
+        if name.startswith(start) and plain.endswith(endings) and not hidden:
+            yield "plain", f"{folder}{slash}{name}", ""
 
 
 def _named(vocabulary: Vocabulary, part: str) -> Sequence[tuple[str, str]]:

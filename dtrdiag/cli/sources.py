@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import orjson
 
 from dtrdiag.cli.activity import doing, reading, tell
 from dtrdiag.cli.options import Rules, option_name
 from dtrdiag.cli.output import note
+from dtrdiag.cli.pieces import check_no_file_of_sweep, check_no_later_part, first_fields
 from dtrdiag.cli.values import parse_ratio, parse_size
-from dtrdiag.errors import AnalysisError, DtrdiagError, LogError, SimulationError, UsageError
+from dtrdiag.errors import AnalysisError, LogError, SimulationError, UsageError
 from dtrdiag.events.parquet import parquet_available
 from dtrdiag.experiments.map_files import holds_map
-from dtrdiag.files import ARCHIVE_SEPARATOR, read_first_line
+from dtrdiag.files import ARCHIVE_SEPARATOR
 from dtrdiag.hooks import Hooks
 from dtrdiag.log import LogReader, is_parquet, is_snapshot, open_log
 from dtrdiag.simulator import (
@@ -39,9 +39,6 @@ from dtrdiag.simulator import (
 from dtrdiag.trace import Trace
 from dtrdiag.trace.catalog import known_traces, resolve_with_notes
 from dtrdiag.units import plain_name
-
-_FIRST_LINE_BYTES = 16 << 20
-# As long as any line of an event log may be.
 
 
 @attrs.frozen
@@ -161,17 +158,21 @@ def is_event_log(text: str) -> bool:
     """Whether an argument names a file or member that begins with the header of an event log.
 
     Any Parquet file passes for one: it is no trace, and the reader of logs says what it is.
+
+    Raises:
+        UsageError: it is a later part of a log, or out of a sweep's folder.
     """
     if not os.path.isfile(text) and ARCHIVE_SEPARATOR not in text:
         return False
+    if os.path.isfile(text):
+        check_no_file_of_sweep(text)
     if is_parquet(text):
         return True
-    try:
-        fields = orjson.loads(read_first_line(text, _FIRST_LINE_BYTES))
-    except (DtrdiagError, ValueError):
-        # Whatever is wrong with the file, the reader of traces will say it better.
-        return False
-    return isinstance(fields, dict) and fields.get("event") == "run"
+    fields = first_fields(text)
+    if fields.get("event") == "run":
+        return True
+    check_no_later_part(text, fields)
+    return False
 
 
 def check_no_map(text: str) -> None:

@@ -35,9 +35,7 @@ class CheckedMap(Protocol):
         """What is wrong."""
 
 
-def checked_words(
-    found: Checker, policy: str, other: ProgramDifference | None = None
-) -> list[str]:
+def checked_words(found: Checker, policy: str, other: ProgramDifference | None = None) -> list[str]:
     """Whether a log says what a run of its trace has to do, and what that does not cover.
 
     Args:

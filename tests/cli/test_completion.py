@@ -51,14 +51,33 @@ def test_verbs_in_their_order(asks):
     assert asks("swep", "") == []
 
 
-@pytest.mark.parametrize("verb", ["run", "oom", "sweep", "map", "diff", "chains"])
+@pytest.mark.parametrize("verb", ["run", "sweep", "map"])
 def test_a_trace_is_a_name_or_a_file(asks, verb):
     assert asks(verb, "rec") == ["recurrent-16", "<file>"]
 
 
+@pytest.mark.parametrize("verb", ["oom", "diff", "chains", "report"])
+def test_a_run_is_a_log_or_a_trace(asks, here, verb):
+    for name in (
+        "rec.jsonl",
+        "rec.log.gz",
+        "rec.txt",
+        "red.jsonl",
+        "rec.html",
+        "rec.jsonl.partial",
+    ):
+        (here / name).write_text("")
+    assert asks(verb, "rec") == ["recurrent-16", "rec.jsonl", "rec.log.gz", "<dir>"]
+
+
 @pytest.mark.parametrize("verb", ["replay", "verify"])
-def test_a_log_is_a_file(asks, verb):
-    assert asks(verb, "") == ["<file>"]
+def test_a_log_is_a_file_that_is_called_like_one(asks, here, verb):
+    (here / "logs").mkdir()
+    for name in ("logs/a.parquet", "logs/b.jsonl.zst", "logs/c.py", ".hidden.jsonl"):
+        (here / name).write_text("")
+    assert asks(verb, "") == ["<dir>"]
+    assert asks(verb, "logs/") == ["logs/a.parquet", "logs/b.jsonl.zst", "<dir>"]
+    assert asks(verb, "nowhere/") == ["<dir>"]
 
 
 def test_all_traces_of_a_sweep(asks):
@@ -99,7 +118,7 @@ def test_options_that_were_not_given_yet(asks):
         (["whatif", "x", "--tie-break", "f"], ["first"]),
         (["verify", "x.jsonl", "--trace", "tree-"], ["tree-4", "<file>"]),
         (["reproduce", "--only", "bundled"], ["bundled-inversion"]),
-        (["run", "x", "-o", ""], ["<file>"]),
+        (["run", "x", "-o", ""], ["<dir>"]),
         (["run", "x", "--policy-file", ""], ["<file>"]),
         (["sweep", "x", "-o", ""], ["<dir>"]),
         (["run", "x", "-r", ""], []),

@@ -171,3 +171,25 @@ def test_without_libraries_nothing_is_simulated(dtrdiag, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
     said = dtrdiag("report", "no-such-trace", "-o", "p.html").one_line()
     assert said == "pages need jinja2 and vl-convert: pip install 'dtrdiag[report]'"
+
+
+def test_a_later_part_of_a_log_is_told_with_the_log(refuses, small, here):
+    lines = small.read_text().splitlines(keepends=True)
+    (here / "log.jsonl.part1").write_text("".join(lines[:200]))
+    (here / "log.jsonl.part2").write_text("".join(lines[200:]))
+    begins = "begins in the middle of a log, with event 200; give "
+    joined = f"{begins}the parts put together, from the first: log.jsonl.part1 (log.jsonl.part2)"
+    assert refuses("report", "log.jsonl.part2", "-o", "x.html") == joined
+    (here / "log.jsonl").write_text("".join(lines))
+    for arguments in (["report", "log.jsonl.part2", "-o", "x.html"], ["oom", "log.jsonl.part2"]):
+        assert refuses(*arguments) == f"{begins}the whole log: log.jsonl (log.jsonl.part2)"
+    (here / "rest.jsonl").write_text("".join(lines[200:]))
+    assert refuses("chains", "rest.jsonl") == f"{begins}the whole log (rest.jsonl)"
+
+
+def test_a_file_of_a_sweep_is_told_with_its_folder(answers, refuses, here):
+    answers("sweep", "chain-64", "-p", "dtr", "--ratios", "0.5:0.5:0.1", "-o", "kept")
+    (rows,) = (here / "kept" / "runs").glob("*/*.parquet")
+    for path in (rows.relative_to(here), "kept/request.json"):
+        told = refuses("report", path, "-o", "x.html")
+        assert told == f"only a part of a sweep, whose folder is read as a whole: kept ({path})"
