@@ -30,41 +30,43 @@ from dtrdiag.simulator import RunConfig, baseline_peak_bytes, budget_from_ratio,
 from dtrdiag.trace.catalog import resolve
 
 FOLDER = Path(__file__).parent
-TRACE, POLICY = "recurrent-16", "dtr"
-FAILS_BYTES = 38_359_636
-"""A budget at which the run is out of memory; with one byte less it finishes."""
-CLIFF_BYTES = (39_897_383, 39_897_384)
-"""Two budgets, one byte apart, with overheads of 2.16x and 1.28x."""
+STOPPED = ("gpt2-dropout", "dtr", 5_539_814_504)
+"""Trace, policy and budget of a run that is out of memory; with one byte less it finishes."""
+MAPPED = ("resnet-20", "dtr-eq", 0.265, 0.266)
+"""Trace, policy and range of ratios with an inversion."""
+CLIFF = ("encoder-6", "dtr-eq", (688_847_127, 688_847_128))
+"""Trace, policy and two budgets, one byte apart, with overheads of 1.77x and 9.94x."""
 BUCKETS = WIDTH
 """Of the timeline: no more than there are pixels."""
 SAME_PIXELS = 0.995
 """Of two pictures by different versions of vl-convert, as many must be alike."""
 
 
-def record(budget_bytes: int) -> EventRecorder:
+def record(name: str, policy: str, budget_bytes: int) -> EventRecorder:
     """The log of a run."""
-    trace = resolve(TRACE)
+    trace = resolve(name)
     hooks, events = Hooks(), EventRecorder()
     hooks.subscribe(events)
-    simulate(trace, RunConfig(POLICY, budget_bytes, peak_bytes=baseline_peak_bytes(trace)), hooks)
+    simulate(trace, RunConfig(policy, budget_bytes, peak_bytes=baseline_peak_bytes(trace)), hooks)
     return events
 
 
 def memory() -> bytes:
     """Memory of a run up to its out-of-memory stop."""
-    events = record(FAILS_BYTES)
+    events = record(*STOPPED)
     timeline = run_timeline(events, STEP, BUCKETS)
     chart = timeline_charts(timeline, pinned_frontier(events))[0]
-    heading = f"{TRACE} under {POLICY}: memory of a run that stops"
+    heading = f"{STOPPED[0]} under {STOPPED[1]}: memory of a run that stops"
     return chart_picture(attrs.evolve(chart, heading=heading), "svg")
 
 
 def budgets() -> bytes:
     """Outcome and overhead at every budget of a range."""
-    trace, known = resolve(TRACE), Outcomes()
+    name, policy, *ratios = MAPPED
+    trace, known = resolve(name), Outcomes()
     peak_bytes = baseline_peak_bytes(trace)
-    low, high = (budget_from_ratio(peak_bytes, ratio) for ratio in (0.53, 0.57))
-    Mapper(trace, RunConfig(POLICY, peak_bytes=peak_bytes), known).map_range(low, high)
+    low, high = (budget_from_ratio(peak_bytes, ratio) for ratio in ratios)
+    Mapper(trace, RunConfig(policy, peak_bytes=peak_bytes), known).map_range(low, high)
     runs = list(known)
     found = BudgetMap(runs[0].header, tuple(run.end for run in runs), low, high)
     return chart_picture(map_chart(found, summarise_map(found, peak_bytes // 1000)), "svg")
@@ -72,7 +74,8 @@ def budgets() -> bytes:
 
 def pair() -> bytes:
     """How two runs drift apart whose budgets differ by one byte."""
-    return chart_picture(course_chart(diff_runs(*map(record, CLIFF_BYTES))), "svg")
+    name, policy, both = CLIFF
+    return chart_picture(course_chart(diff_runs(*(record(name, policy, b) for b in both))), "svg")
 
 
 PICTURES: dict[str, Callable[[], bytes]] = {

@@ -16,14 +16,14 @@ EXAMPLES: dict[str, Examples] = {
     ),
     "traces": (
         ("Which traces have a name?", "dtrdiag traces list"),
-        ("How large is one, and what does it cost?", "dtrdiag traces info recurrent-16"),
+        ("How large is one, and what does it cost?", "dtrdiag traces info resnet-20"),
     ),
     "traces list": (
         ("Names to use as TRACE:", "dtrdiag traces list"),
         ("For a script:", "dtrdiag traces list --json"),
     ),
     "traces info": (
-        ("A bundled trace:", "dtrdiag traces info recurrent-16"),
+        ("A bundled trace:", "dtrdiag traces info resnet-20"),
         ("For a script, with the digest:", "dtrdiag traces info chain-64 --json"),
     ),
     "traces fetch": (
@@ -49,11 +49,11 @@ EXAMPLES: dict[str, Examples] = {
         ),
     ),
     "run": (
-        ("At 55 % of the memory that the trace needs:", "dtrdiag run recurrent-16 -r 0.55"),
-        ("Another policy, at a budget in bytes:", "dtrdiag run recurrent-16 -p dtr-eq -b 40MB"),
+        ("At 30 % of the memory that the trace needs:", "dtrdiag run resnet-20 -r 0.3"),
+        ("Another policy, at a budget in bytes:", "dtrdiag run resnet-20 -p dtr-eq -b 60MB"),
         (
             "Keep every decision, for oom, diff and replay:",
-            "dtrdiag run recurrent-16 -r 0.55 -o run.jsonl",
+            "dtrdiag run resnet-20 -r 0.3 -o run.jsonl",
         ),
     ),
     "fidelity": (
@@ -67,18 +67,18 @@ EXAMPLES: dict[str, Examples] = {
         ),
     ),
     "sweep": (
-        ("From 40 % to 90 % of the peak:", "dtrdiag sweep recurrent-16 --ratios 0.4:0.9:0.1"),
+        ("From 30 % to 90 % of the peak:", "dtrdiag sweep resnet-20 --ratios 0.3:0.9:0.1"),
         (
             "Two policies side by side:",
-            "dtrdiag sweep recurrent-16 -p dtr -p dtr-eq --ratios 0.5,0.6",
+            "dtrdiag sweep resnet-20 -p dtr -p dtr-eq --ratios 0.3,0.4",
         ),
         ("Keep results:", "dtrdiag sweep chain-64 --ratios 0.2:0.4:0.02 -o kept"),
         ("Go on with what was interrupted:", "dtrdiag sweep --resume -o kept"),
     ),
     "map": (
         ("Every budget from 20 % to 30 %:", "dtrdiag map chain-64 --from 0.2 --to 0.3"),
-        ("Keep the map:", "dtrdiag map recurrent-16 --from 0.55 --to 0.56 -o map.json"),
-        ("Ask it for one budget:", "dtrdiag map map.json --at 0.555"),
+        ("Keep the map:", "dtrdiag map resnet-20 --from 0.3 --to 0.31 -o map.json"),
+        ("Ask it for one budget:", "dtrdiag map map.json --at 0.305"),
     ),
     "ablate": (
         (
@@ -91,7 +91,7 @@ EXAMPLES: dict[str, Examples] = {
         ),
     ),
     "oom": (
-        ("A run of a trace:", "dtrdiag oom recurrent-16 -r 0.55"),
+        ("A run of a trace:", "dtrdiag oom resnet-20 -r 0.24"),
         ("A saved log, every step of it:", "dtrdiag oom dtrdiag-demo/fails.jsonl --expand"),
         ("The frontier for graphviz:", "dtrdiag oom dtrdiag-demo/fails.jsonl --dot frontier.dot"),
     ),
@@ -100,11 +100,11 @@ EXAMPLES: dict[str, Examples] = {
             "Two saved logs:",
             "dtrdiag diff dtrdiag-demo/works.jsonl dtrdiag-demo/fails.jsonl",
         ),
-        ("One trace at two budgets:", "dtrdiag diff recurrent-16 -r 0.6 -r 0.65"),
-        ("One budget under two policies:", "dtrdiag diff recurrent-16 -r 0.65 -p dtr -p dtr-eq"),
+        ("One trace at two budgets:", "dtrdiag diff resnet-20 -r 0.25 -r 0.3"),
+        ("One budget under two policies:", "dtrdiag diff resnet-20 -r 0.3 -p dtr -p dtr-eq"),
     ),
     "chains": (
-        ("A run of a trace:", "dtrdiag chains recurrent-16 -r 0.6"),
+        ("A run of a trace:", "dtrdiag chains resnet-20 -r 0.25"),
         (
             "Who pushed out whom, for a spreadsheet:",
             "dtrdiag chains dtrdiag-demo/works.jsonl --top 3 --csv displaced.csv",

@@ -21,7 +21,7 @@ DOCUMENTS = sorted(
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PUBLIC_LOGS = ("resnet-works.jsonl", "resnet-fails.jsonl")
-"""Logs of runs of public traces, which the tutorial makes."""
+"""Logs of runs of public traces, which the page on ResNet-32 makes."""
 MADE_ELSEWHERE = ("make ", "pip install")
 """Set-up commands: CI runs them, and `test_make_targets_are_there` looks at them."""
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -59,7 +59,8 @@ READ_TOGETHER = [
 ALONE = [d for d in DOCUMENTS if not any(d in together for together in READ_TOGETHER)]
 FOLDERS = READ_TOGETHER + [[d] for d in ALONE if commands(d) or blocks(d, "python")]
 SHOWN = re.compile(
-    r"""^```(console|python|json(?=\ title))(?:\ title="([\w.-]+)")?\n(.*?)^```$  # run, or kept
+    r"""^```(console|python|(?:json|toml)(?=\ title))          # run, or kept
+    (?:\ title="([\w.-]+)")?\n(.*?)^```$
     (?:\s*^```text\n(.*?)^```$)?                               # and what it prints""",
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )
