@@ -74,7 +74,7 @@ def test_what_is_shown_runs_in_order(documents, tmp_path, monkeypatch, capfd, re
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
-    # One process unless `-j` says more: for small examples workers take longer to start than to run.
+    # One process unless `-j` says more: workers take longer to start than small examples to run.
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
     public, before = has_public(documents, request), {policy.name for policy in policies()}
     try:
