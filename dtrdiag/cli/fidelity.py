@@ -264,10 +264,10 @@ def _print(document: dict[str, Any], output: str | None, logs: str | None, json:
         print_json(document)
         return
     print_sentences(fidelity_words(document))
-    print_table(points_table(document))
+    print_table(*(points_table(document, narrow) for narrow in (False, True)))
     print_table(bytes_table(document))
     if any(point["overhead"] is not None for point in document["points"]):
-        print_table(overhead_table(document))
+        print_table(*(overhead_table(document, narrow) for narrow in (False, True)))
     kept = [f"The document is in {output}."] if output is not None else []
     kept += [f"The trace and the logs are in {logs}."] if logs is not None else []
     if kept:

@@ -67,7 +67,10 @@ DeviceOption = Annotated[
     ),
 ]
 Costs = Annotated[
-    str, typer.Option(metavar="roofline|FILE", help="Costs, or a table of measured ones.")
+    str,
+    typer.Option(
+        metavar="roofline|FILE", help="Costs (roofline), or measured ones.", show_default=False
+    ),
 ]
 Name = Annotated[str | None, typer.Option(metavar="NAME", help="Name of the trace (the target's).")]
 Check = Annotated[

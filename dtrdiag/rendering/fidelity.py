@@ -5,7 +5,7 @@ Everything takes a `dtrdiag.fidelity/1` document.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -139,7 +139,7 @@ def _byte_words(document: Document) -> list[str]:
     beyond = [e["allocated"] / e["accounted"] - 1 for e in counted if e["allocated"] is not None]
     if beyond:
         words += (
-            f" The allocator hands out {_percent(min(beyond))} to {_percent(max(beyond))} beyond "
+            f" The allocator hands out {_range(map(_percent, (min(beyond), max(beyond))))} beyond "
             "what is accounted for."
         )
     return [words]
@@ -147,6 +147,11 @@ def _byte_words(document: Document) -> list[str]:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def _range(figures: Iterable[str]) -> str:
+    """The least and the largest of figures, or the one that both are."""
+    return " to ".join(dict.fromkeys(figures))
 
 
 def _value_words(document: Document) -> list[str]:
@@ -198,8 +203,8 @@ def _time_words(document: Document) -> list[str]:
     walls = [each["cpu"] for each in timed]
     return [
         words,
-        f"A whole live step takes {min(walls):.1f} to {max(walls):.1f} times the CPU time of a "
-        "plain one, decisions in Python and rematerialisation together.",
+        f"A whole live step takes {_range(f'{w:.1f}' for w in (min(walls), max(walls)))} times the "
+        "CPU time of a plain one, decisions in Python and rematerialisation together.",
     ]
 
 
@@ -208,28 +213,40 @@ def _name(point: Document) -> str:
     return f"{plain_name(point['policy'])} at {exact_bytes(point['budget'])}{ratio}"
 
 
-def points_table(document: Document) -> Table:
-    """Decisions of both sides at each point."""
-    table = Table(title="decisions, simulated and live")
-    for name in ("policy", "ratio", "budget"):
-        table.add_column(name, justify="left" if name == "policy" else "right")
-    for name in ("simulated", "live"):
-        table.add_column(name)
-    for name in ("decisions", "remats", "evictions", "equal"):
-        table.add_column(name, justify="right")
+def points_table(document: Document, narrow: bool = False) -> Table:
+    """Decisions of both sides at each point; narrow: what fits into 80 columns."""
+    rows = []
     for point in document["points"]:
         run = point["live"] or point["simulated"]
-        table.add_row(
-            Text(plain_name(point["policy"])),
-            NOT_KNOWN if point["ratio"] is None else f"{point['ratio']:g}",
-            f"{point['budget']:,}",
-            outcome_text(point["simulated"]["outcome"]),
-            outcome_text(point["outcome"]),
-            f"{point['common_prefix']:,}",
-            f"{run['remats']:,}",
-            f"{run['evictions']['total']:,}",
-            "yes" if point["equal"] else "NO",
-        )
+        row: dict[str, Text | str] = {
+            "policy": Text(plain_name(point["policy"])),
+            "ratio": NOT_KNOWN if point["ratio"] is None else f"{point['ratio']:g}",
+            "budget": f"{point['budget']:,}",
+            "simulated": outcome_text(point["simulated"]["outcome"]),
+            "live": outcome_text(point["outcome"]),
+            "decisions": f"{point['common_prefix']:,}",
+            "remats": f"{run['remats']:,}",
+            "evictions": f"{run['evictions']['total']:,}",
+            "equal": "yes" if point["equal"] else "NO",
+        }
+        rows.append(row)
+    left_out = ("ratio", "remats", "evictions") if narrow else ()
+    return _table("decisions, simulated and live", rows, left_out, ("policy", "simulated", "live"))
+
+
+def _table(
+    title: str,
+    rows: Sequence[Mapping[str, Text | str]],
+    left_out: Sequence[str],
+    left: Sequence[str] = ("policy",),
+) -> Table:
+    """Rows as a table, without some columns; those that are no numbers stand to the left."""
+    table = Table(title=title)
+    names = [name for name in (rows[0] if rows else ()) if name not in left_out]
+    for name in names:
+        table.add_column(name, justify="left" if name in left else "right")
+    for row in rows:
+        table.add_row(*(row[name] for name in names))
     return table
 
 
@@ -264,27 +281,25 @@ def bytes_table(document: Document) -> Table:
     return table
 
 
-def overhead_table(document: Document) -> Table:
-    """Overhead predicted and measured of each live run that ended."""
-    table = Table(title="overhead, predicted and measured")
-    table.add_column("policy")
-    names = ("budget", "roofline", "medians", "in kernels", "elapsed", "CPU time", "live", "plain")
-    for name in names:
-        table.add_column(name, justify="right")
+def overhead_table(document: Document, narrow: bool = False) -> Table:
+    """Overhead predicted and measured of each live run that ended; narrow: ratios alone."""
+    rows = []
     for point in document["points"]:
         found = point["overhead"]
         if found is None:
             continue
         medians = found["medians"]
-        table.add_row(
-            Text(plain_name(point["policy"])),
-            exact_bytes(point["budget"]),
-            f"{found['roofline']:.4f}",
-            NOT_KNOWN if medians is None else f"{medians:.4f}",
-            f"{found['kernels']:.4f}",
-            f"{found['wall_least']:.2f}",
-            f"{found['cpu']:.2f}",
-            duration(found["live_ns"]),
-            duration(found["eager_ns"]),
-        )
-    return table
+        row: dict[str, Text | str] = {
+            "policy": Text(plain_name(point["policy"])),
+            "budget": exact_bytes(point["budget"]),
+            "roofline": f"{found['roofline']:.4f}",
+            "medians": NOT_KNOWN if medians is None else f"{medians:.4f}",
+            "in kernels": f"{found['kernels']:.4f}",
+            "elapsed": f"{found['wall_least']:.2f}",
+            "CPU time": f"{found['cpu']:.2f}",
+            "live": duration(found["live_ns"]),
+            "plain": duration(found["eager_ns"]),
+        }
+        rows.append(row)
+    left_out = ("live", "plain") if narrow else ()
+    return _table("overhead, predicted and measured", rows, left_out)

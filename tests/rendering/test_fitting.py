@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dtrdiag.rendering.fidelity import overhead_table, points_table
 from dtrdiag.rendering.fitting import FOLDED, fit
 
 NAME = "aten::native_batch_norm_backward_with_a_long_name"
@@ -90,3 +91,19 @@ def test_a_wide_table_is_as_wide_as_its_lines():
     made = table()
     assert fit(made, 500)
     assert [column.width for column in made.columns] == [len(NAME), 13, 16, 14]
+
+
+def test_tables_of_live_runs_fit_80_columns():
+    run = {"outcome": "thrashed", "remats": 123_456, "evictions": {"total": 123_456}}
+    overhead = {
+        "roofline": 10.1234, "medians": 10.1234, "kernels": 10.1234, "wall_least": 123.45,
+        "cpu": 123.45, "live_ns": 10**9, "eager_ns": 10**9,
+    }  # fmt: skip
+    point = {
+        "policy": "dtr-local", "ratio": 0.5, "budget": 12_723_415_556, "outcome": "thrashed",
+        "simulated": run, "live": run, "common_prefix": 123_456, "equal": False,
+        "overhead": overhead,
+    }  # fmt: skip
+    for table in (points_table, overhead_table):
+        assert not fit(table({"points": [point]}), 80)
+        assert fit(table({"points": [point]}, narrow=True), 80)
