@@ -100,8 +100,29 @@ def map_between():
     return made
 
 
-SIZES = st.sampled_from([0, 0, 1, 7, 16, 16, 1 << 45])
-COSTS = st.sampled_from([0, 0, 1, 5, 1 << 45])
+SIZES = (0, 0, 1, 7, 16, 16, 1 << 45)
+COSTS = (0, 0, 1, 5, 1 << 45)
+KINDS = ("call",) * 5 + ("mutate", "copy", "copy_from", "release")
+
+
+class Tape:
+    """Choices read off bytes, by and by; zero, the first of all choices, after the end.
+
+    Hypothesis draws all bytes at once, far faster than each choice by itself, and makes them
+    smaller where a test fails.
+    """
+
+    def __init__(self, content):
+        self.content = iter(content)
+
+    def below(self, count):
+        return next(self.content, 0) % count
+
+    def one(self, items):
+        return items[self.below(len(items))]
+
+    def some(self, items, least, most):
+        return [self.one(items) for _ in range(least + self.below(most - least + 1))]
 
 
 @st.composite
@@ -111,40 +132,43 @@ def traces(draw, longest=30):
     In half of them what has an alias has no other argument, so that no op adds an edge between
     storages that were there before it: public traces are like that, and engines treat them apart.
     """
+    size = 12 * longest
+    tape = Tape(draw(st.binary(min_size=size, max_size=size)))
     builder = TraceBuilder("random")
-    builder.constant("c", draw(SIZES))
+    builder.constant("c", tape.one(SIZES))
     live, fresh = ["c"], 0
-    old_edges = draw(st.booleans())
-    for _ in range(draw(st.integers(3, longest))):
-        some = st.lists(st.sampled_from(live), min_size=0 if len(live) > 1 else 1, max_size=4)
-        kind = draw(st.sampled_from(["call"] * 5 + ["mutate", "copy", "copy_from", "release"]))
+    old_edges = tape.one((False, True))
+    for _ in range(3 + tape.below(longest - 2)):
+        kind = tape.one(KINDS)
         if kind == "call":
-            args = draw(some)
-            results = [f"t{fresh + index}" for index in range(draw(st.integers(1, 3)))]
+            results = [f"t{fresh + index}" for index in range(1 + tape.below(3))]
             fresh += len(results)
-            memory = [draw(SIZES) for _ in results]
-            most = len(args) - 1 if old_edges or len(set(args)) == 1 else -1
-            aliases = [draw(st.integers(-1, most)) for _ in results]
-            builder.call(results, "op", args, draw(COSTS), memory, aliases)
+            call(builder, tape, live, results, old_edges)
             live += results
         elif kind == "mutate":
-            most = 3 if old_edges else 1
-            args = draw(st.lists(st.sampled_from(live), min_size=1, max_size=most, unique=True))
-            mutated = draw(st.lists(st.integers(0, len(args) - 1), min_size=1, unique=True))
-            builder.mutate("mutate", args, mutated, draw(COSTS))
+            args = list(dict.fromkeys(tape.some(live, 1, 3 if old_edges else 1)))
+            mutated = tape.some(range(len(args)), 1, len(args))
+            builder.mutate("mutate", args, list(dict.fromkeys(mutated)), tape.one(COSTS))
         elif kind == "copy":
-            builder.copy(f"t{fresh}", draw(st.sampled_from(live)))
+            builder.copy(f"t{fresh}", tape.one(live))
             live.append(f"t{fresh}")
             fresh += 1
-        elif kind == "copy_from":
-            names = draw(st.lists(st.sampled_from(live), min_size=2, max_size=2))
+        elif kind == "copy_from" and len(live) > 1:
             try:
-                builder.copy_from(*names)
+                builder.copy_from(*tape.some(live, 2, 2))
             except TraceError:  # onto itself, and that was its last reference
                 break
         elif len(live) > 1:
-            builder.release(live.pop(draw(st.integers(0, len(live) - 1))))
+            builder.release(live.pop(tape.below(len(live))))
     return builder.build("0" * 64)
+
+
+def call(builder, tape, live, results, old_edges):
+    args = tape.some(live, 0 if len(live) > 1 else 1, 4)
+    memory = [tape.one(SIZES) for _ in results]
+    most = len(args) - 1 if old_edges or len(set(args)) == 1 else -1
+    aliases = [tape.below(most + 2) - 1 for _ in results]
+    builder.call(results, "op", args, tape.one(COSTS), memory, aliases)
 
 
 @pytest.fixture(scope="session")
