@@ -18,12 +18,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from dtrdiag.instrumentation.pytorch.errors import UnsupportedOpError
+from dtrdiag.instrumentation.pytorch.geometry import View, same_place, view_of
+from dtrdiag.instrumentation.pytorch.kernels import is_lazy
 from dtrdiag.instrumentation.pytorch.oversized import enlarged_bytes
 from dtrdiag.instrumentation.pytorch.traffic import moved_bytes
 from dtrdiag.instrumentation.pytorch.undeclared import undeclared_writes
-
-View = tuple[Any, ...]
-"""How a tensor lies in its storage: dtype, shape, stride, offset, conjugate bit, negative bit."""
 
 SKIPPED_NAMESPACES = frozenset({"prim", "profiler"})
 """Operators that compute nothing: bookkeeping of autograd and of profilers."""
@@ -32,6 +31,7 @@ _NEW_STORAGE = frozenset(
     ("aten::set_", "aten::resize_", "aten::resize_as_", "aten::_resize_output_")
 )
 """Operators that give a tensor another storage, or a storage another size."""
+_WITHOUT_MEMORY = "aten::_efficientzerotensor"
 _RECEIVES = torch.ops.aten.set_.source_Storage_storage_offset
 _RECEIVED_SO = (
     " (as when a worker process of a DataLoader sends a batch: take it out of the loader before)"
@@ -115,6 +115,14 @@ class Plan:
     fresh_places: tuple[View, ...] = attrs.field(init=False)
     """[fresh storages] `same_place` of the geometries of their roots."""
 
+    is_lazy: bool = attrs.field(init=False)
+    """Whether its kernel may conjugate or negate lazily."""
+
+    @is_lazy.default
+    def _is_lazy(self) -> bool:
+        made = (view for _, view in self.outputs)
+        return is_lazy(view[0] for view in (*self.input_views, *made))
+
     @is_view.default
     def _is_view(self) -> bool:
         return not (self.fresh_bytes or self.writes or self.reads_value) and bool(self.outputs)
@@ -143,32 +151,6 @@ class Plan:
         return list(roots.values())
 
 
-def same_place(view: View) -> View:
-    """A geometry without the strides that mean nothing: where a dimension has but one index.
-
-    Kernels and fake kernels choose them differently.
-    """
-    dtype, shape, stride, *rest = view
-    if 0 in shape:
-        return (dtype, shape, (0,) * len(shape), *rest)
-    if 1 not in shape:
-        return view
-    stride = tuple(0 if length == 1 else step for length, step in zip(shape, stride, strict=True))
-    return (dtype, shape, stride, *rest)
-
-
-def view_of(tensor: Any) -> View:
-    """The geometry of a tensor."""
-    return (
-        tensor.dtype,
-        tuple(tensor.shape),
-        tensor.stride(),
-        tensor.storage_offset(),
-        tensor.is_conj(),
-        tensor.is_neg(),
-    )
-
-
 @cache
 def facts_of(func: Any) -> OpFacts:
     """What is known of an operator from its schema.
@@ -185,6 +167,10 @@ def facts_of(func: Any) -> OpFacts:
     if func._schema.name in _NEW_STORAGE:
         how = _RECEIVED_SO if func is _RECEIVES else ""
         raise UnsupportedOpError(f"{name}: gives a tensor another storage or size{how}")
+    if func._schema.name == _WITHOUT_MEMORY:
+        raise UnsupportedOpError(
+            f"{name}: zeros without memory, as forward-mode differentiation makes them"
+        )
     if func.namespace == "quantized" or func._schema.name.startswith(_QUANTIZING):
         raise UnsupportedOpError(f"{name}: quantized tensors cannot be told")
     if func.namespace in _OF_OTHERS:

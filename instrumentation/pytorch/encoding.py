@@ -19,7 +19,8 @@ import attrs
 import torch
 
 from dtrdiag.errors import UsageError
-from dtrdiag.instrumentation.pytorch.describe import Place, Plan, Results, View, same_place
+from dtrdiag.instrumentation.pytorch.describe import Place, Plan, Results
+from dtrdiag.instrumentation.pytorch.geometry import View, same_place
 
 WRITES = ("copy", "sink")
 """What a write to a constant is: a new version beside the old one, or nothing that takes memory."""

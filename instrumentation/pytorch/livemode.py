@@ -7,20 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._mode_utils import no_dispatch
 
 from dtrdiag.errors import DtrdiagError
 from dtrdiag.instrumentation.pytorch.contexts import OwnMode, not_compiled, refuse_compiled
 from dtrdiag.instrumentation.pytorch.costs import CostModel
-from dtrdiag.instrumentation.pytorch.describe import (
-    OpFacts,
-    View,
-    check_plain,
-    facts_of,
-    storage_id,
-    view_of,
-)
+from dtrdiag.instrumentation.pytorch.describe import OpFacts, check_plain, facts_of, storage_id
 from dtrdiag.instrumentation.pytorch.encoding import Encoder, Held
-from dtrdiag.instrumentation.pytorch.errors import LiveRunError
+from dtrdiag.instrumentation.pytorch.errors import LiveRunError, UnsupportedOpError
+from dtrdiag.instrumentation.pytorch.geometry import View, view_of
 from dtrdiag.instrumentation.pytorch.propagation import (
     LivePlan,
     Result,
@@ -96,8 +91,11 @@ class LiveMode(OwnMode):
                 facts = self._facts[id(func)] = facts_of(func)
             if facts.skipped:
                 return func(*args, **(kwargs or {}))
+            if facts.changes_view:
+                self._refuse_lasting(func, args[0])
             call, live, work = self._planned(func, facts, args, kwargs or {})
-            return self._executed(call, live, work)
+            result = self._executed(call, live, work)
+            return _reshaped(func, args, kwargs or {}) if facts.changes_view else result
         except _Unplanned as error:
             # As in plain PyTorch, a call that is wrong does nothing, and the program may go on.
             raise error.__cause__ or error from None
@@ -124,10 +122,15 @@ class LiveMode(OwnMode):
         if plan.is_view:
             return call, live, None
         written = [call.owners[number].held.root_view for number, _ in plan.writes]
-        work = Work(func, call.slots, call.kwargs, plan, version_views=written)
+        work = Work(
+            func, call.slots, call.kwargs, plan,
+            default_dtype=live.default_dtype, version_views=written,
+        )  # fmt: skip
         if plan.random:
             made = live.devices or [call.owners[number].device for number, _ in plan.writes]
-            work.generator = call.kwargs.get("generator") or default_generator(made[0])
+            given = (*call.slots, *call.kwargs.values())
+            generators = (value for value in given if isinstance(value, torch.Generator))
+            work.generator = next(generators, None) or default_generator(made[0])
         return call, live, work
 
     def _executed(self, call: _Call, live: LivePlan, work: Work | None) -> Any:
@@ -137,6 +140,12 @@ class LiveMode(OwnMode):
             return self._world.value
         made = [self._owner(held, device) for held, device in zip(fresh, live.devices, strict=True)]
         return _filled(live.result, live.plan.outputs, call.owners, made, call.tensors)
+
+    def _refuse_lasting(self, func: Any, tensor: Any) -> None:
+        if type(tensor) is not RematTensor or tensor.owner.home is not self:
+            raise UnsupportedOpError(
+                f"{func}: changes the shape in place of a tensor from before the block"
+            )
 
     def outputs(self) -> list[int]:
         """Drop the views of what the program refers to; the tensors that are left, in order.
@@ -204,6 +213,15 @@ class LiveMode(OwnMode):
         owner = Owner(held, tensor.device, self, None)
         self.constants[storage_id(tensor)] = owner, tensor.detach()
         return owner
+
+
+def _reshaped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> RematTensor:
+    """The first argument, which looks at its storage in another way from now on."""
+    tensor: RematTensor = args[0]
+    with no_dispatch():
+        func(*args, **kwargs)
+    tensor.view_key = view_of(tensor)
+    return tensor
 
 
 def _filled(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dtrdiag.instrumentation.pytorch.wrapper import RematTensor, plainly
+from dtrdiag.instrumentation.pytorch.wrapper import RematTensor, has_memory, plainly
 
 
 class ModelState:
@@ -34,7 +34,7 @@ class ModelState:
         Returns:
             Whether there were any.
         """
-        lost = [(p, kept) for p, kept in self._parameters if p.numel() and not p.data_ptr()]
+        lost = [(p, kept) for p, kept in self._parameters if not has_memory(p)]
         for parameter, kept in lost:
             parameter.data = kept
         return bool(lost)

@@ -14,20 +14,25 @@ from typing import Any
 
 import attrs
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 
 from dtrdiag.instrumentation.pytorch.costs import CostModel, Roofline
 from dtrdiag.instrumentation.pytorch.describe import (
     Arguments,
     Plan,
-    View,
     arguments_of,
     facts_of,
     plan_of,
     storage_id,
-    view_of,
 )
 from dtrdiag.instrumentation.pytorch.errors import UnsupportedOpError
+from dtrdiag.instrumentation.pytorch.geometry import View, view_of
 from dtrdiag.instrumentation.pytorch.wrapper import looking_at
 
 Seen = tuple[int, int, View, Any]
@@ -36,6 +41,14 @@ Seen = tuple[int, int, View, Any]
 
 _FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
+RESHAPING = frozenset(
+    f"aten.{name}"
+    for name in (
+        "squeeze_.default", "squeeze_.dim", "squeeze_.dims", "swapaxes_.default",
+        "swapdims_.default", "t_.default", "transpose_.default", "unsqueeze_.default",
+    )
+)  # fmt: skip
+"""Operators that change how a tensor looks at its storage, and stay within what it saw of it."""
 _UNTOLD = {
     "aten.mkldnn_rnn_layer.default": "the size of its workspace cannot be told before it runs; "
     "run it without mkldnn, under torch.backends.mkldnn.flags(enabled=False)",
@@ -61,6 +74,8 @@ class LivePlan:
     """What an operator will do, and what its call is to return."""
 
     plan: Plan
+    default_dtype: Any
+    """What was the default when it was made."""
     result: Any
     """The structure of the result, each tensor replaced by a `Result`."""
     devices: tuple[Any, ...]
@@ -117,7 +132,7 @@ class Propagation:
         Raises:
             UnsupportedOpError: what it does cannot be told before it runs.
         """
-        full = (id(func), *key)
+        full = (id(func), torch.get_default_dtype(), *key)
         try:
             known = self._plans.get(full)
         except TypeError:
@@ -132,7 +147,7 @@ class Propagation:
         self, func: Any, args: Any, kwargs: Mapping[str, Any], seen: Sequence[Seen]
     ) -> LivePlan:
         facts = facts_of(func)
-        if facts.changes_view:
+        if facts.changes_view and facts.name not in RESHAPING:
             raise UnsupportedOpError(f"{func}: changes the shape of a tensor in place")
         twins = self._twins(seen)
         args = filled(args, twins)
@@ -141,13 +156,13 @@ class Propagation:
         if facts.name in _UNTOLD:
             raise UnsupportedOpError(f"{facts.name}: {_UNTOLD[facts.name]}")
         result = None if facts.reads_value else self._run(facts.name, func, args, kwargs)
-        if any(map(ne, map(view_of, given.tensors), given.views)):
+        if not facts.changes_view and any(map(ne, map(view_of, given.tensors), given.views)):
             raise UnsupportedOpError(f"{func}: changes the shape of what it writes to")
         plan = plan_of(func, args, kwargs, given, result, self._costs)
         for number, nbytes in plan.writes:
             if nbytes != next(s[1] for s in seen if s[0] == number) and seen:
                 raise UnsupportedOpError(f"{func}: resizes what it writes to")
-        return LivePlan(plan, *_structure(plan, given, result))
+        return LivePlan(plan, torch.get_default_dtype(), *_structure(plan, given, result))
 
     def _run(self, name: str, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         # It logs what it raises; but a program may try out what PyTorch refuses.
@@ -159,6 +174,8 @@ class Propagation:
         except (UnsupportedOperatorException, NotImplementedError) as error:
             what = f"{func}: what it makes cannot be told before it runs: {error}"
             raise UnsupportedOpError(what) from None
+        except (DynamicOutputShapeException, DataDependentOutputException):
+            raise UnsupportedOpError(f"{func}: the sizes of its results depend on data") from None
         finally:
             _FAKE_LOG.disabled = was_disabled
 

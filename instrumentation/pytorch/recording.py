@@ -34,11 +34,12 @@ from dtrdiag.instrumentation.pytorch.describe import (
     plan_of,
     storage_id,
     tensors_in,
-    view_of,
 )
 from dtrdiag.instrumentation.pytorch.detector import WriteDetector
 from dtrdiag.instrumentation.pytorch.encoding import Encoder, Held
 from dtrdiag.instrumentation.pytorch.errors import RecordingError, UnsupportedOpError
+from dtrdiag.instrumentation.pytorch.geometry import view_of
+from dtrdiag.instrumentation.pytorch.kernels import call_resolving, is_lazy
 from dtrdiag.instrumentation.pytorch.logfile import check_log_path, write_log
 from dtrdiag.instrumentation.pytorch.logsink import LogSink
 from dtrdiag.instrumentation.pytorch.registering import named_tensors, step_counters
@@ -226,7 +227,7 @@ class _Recording(OwnMode):
                 return self._lifted(func, args, kwargs)
             given = arguments_of(func, args, kwargs, storage_id)
             storages = [self._storage(tensor) for tensor in given.distinct]
-            result = self._execute(func, args, kwargs)
+            result = self._execute(func, args, kwargs, given)
             plan = plan_of(func, args, kwargs, given, result, self._costs)
             self._take(plan, given, storages, result)
         except RecordingError as error:
@@ -265,8 +266,12 @@ class _Recording(OwnMode):
         self._over = True
         self._held.clear()
 
-    def _execute(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _execute(
+        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], given: Arguments
+    ) -> Any:
         try:
+            if is_lazy(view[0] for view in given.views):
+                return call_resolving(func, args, kwargs)
             return func(*args, **kwargs)
         except DataDependentOutputException:
             # The value only scales what follows: any number of steps gives the same operators.

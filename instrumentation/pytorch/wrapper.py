@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from dtrdiag.instrumentation.pytorch.describe import View
 from dtrdiag.instrumentation.pytorch.encoding import Held
 from dtrdiag.instrumentation.pytorch.errors import (
     EscapedTensorError,
     LiveRunError,
     UnsupportedOpError,
 )
+from dtrdiag.instrumentation.pytorch.geometry import View
 
 Values = dict[View, Any]
 """The real tensors that look at one storage, by geometry."""
@@ -83,6 +83,8 @@ class RematTensor(torch.Tensor):  # type: ignore[misc]
             torch._C._set_conj(made, True)
         if negative:
             torch._C._set_neg(made, True)
+        # What would read its bytes without an operator gets an error, and not address 0.
+        torch._C._set_throw_on_mutable_data_ptr(made)
         made.owner = owner
         made.view_key = view
         return made
@@ -124,6 +126,18 @@ class RematTensor(torch.Tensor):  # type: ignore[misc]
     def numpy(self, *, force: bool = False) -> Any:
         """Its values; after the run only."""
         return self._bytes_for("numpy()").numpy(force=force)
+
+    def apply_(self, function: Any) -> Any:
+        """Its values, each put through a Python function; after the run only."""
+        return self._bytes_for("apply_()").apply_(function)
+
+    def map_(self, *others: Any) -> Any:
+        """Likewise, with those of another tensor."""
+        return self._bytes_for("map_()").map_(*map(_plain_in, others))
+
+    def map2_(self, *others: Any) -> Any:
+        """Likewise, with those of two others."""
+        return self._bytes_for("map2_()").map2_(*map(_plain_in, others))
 
     def data_ptr(self) -> int:
         """Where its bytes are; after the run only."""
@@ -192,11 +206,22 @@ def check_memory(tensor: Any) -> None:
     Raises:
         UnsupportedOpError: it is on the device "meta", or its data was assigned from another.
     """
-    if tensor.numel() and not tensor.data_ptr():
+    if not has_memory(tensor):
         raise UnsupportedOpError(
             f"a tensor of shape {list(tensor.shape)} has no memory of its own: it is fake, or its "
             "`.data` was assigned a tensor of a live run"
         )
+
+
+def has_memory(tensor: Any) -> bool:
+    """Whether a plain tensor has bytes, which one on the device "meta" has not.
+
+    Nor has one whose `.data` was assigned a tensor of a live run.
+    """
+    try:
+        return not tensor.numel() or bool(tensor.data_ptr())
+    except RuntimeError:
+        return False
 
 
 def _plain_in(value: Any) -> Any:
