@@ -53,7 +53,7 @@ def test_a_generator_is_found_wherever_it_is_given(draw: Callable[[Any], Any]) -
         generator[:] = [torch.Generator().manual_seed(5)]
         return draw(generator[0])
 
-    made, again, result = evicted_once(make)
+    _made, again, result = evicted_once(make)
     assert result.end.remats
     assert torch.equal(again.plain(), expected)
     assert torch.equal(torch.rand(2, generator=generator[0]), after)
@@ -96,7 +96,7 @@ def test_strides_that_mean_nothing_may_differ_from_what_was_told() -> None:
     assert torch.equal(y.plain(), x.t() + 1)
 
 
-class Turns(nn.Module):
+class Turns(nn.Module):  # type: ignore[misc]
     """Changes shapes in place."""
 
     def __init__(self) -> None:
