@@ -351,7 +351,7 @@ REFUSED = {
     "subclass": (lambda: Wrapped(torch.ones(3)) * 2, "tensors of class Wrapped cannot be told"),
     "compiled": (compiled, "inside torch.compile, and what compiled code executes cannot be told"),
     "condition": (lambda: condition(torch.ones(1)), "cond is not a plain operator of PyTorch"),
-    "forward": (differentiated_forward, 'the device "meta" has no bytes'),
+    "forward": (differentiated_forward, "zeros without memory"),
 }
 
 
