@@ -1,5 +1,6 @@
 """What tests share: random traces, and where the public ones are, if this machine has them."""
 
+import gc
 import math
 import os
 import shutil
@@ -29,6 +30,12 @@ def pytest_configure(config):
     """A run that was told to have the compiled engine does not pass without it."""
     if os.environ.get("DTRDIAG_NATIVE") == "1" and not native.available():
         raise pytest.UsageError("DTRDIAG_NATIVE=1, but the native engine is not built here")
+
+
+def pytest_collection_finish(session):
+    """Modules stay for good: collections of garbage, of which recordings make many, skip them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

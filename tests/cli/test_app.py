@@ -209,16 +209,22 @@ def test_a_terminal_without_the_characters_gets_others(here):
     assert b"Out of memory at op 44" in done.stdout.decode("ascii").encode()
 
 
+ALL_CLOSED = "<&- >&- 2>&-"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="no such redirections")
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "told", "closed"),
     [
-        (["run", "chain-64", "-r", "0.5", "-o", "x.jsonl"], 0, "chain-64 under dtr"),
-        (["--help"], 0, "Usage: dtrdiag"),
-        (["--version"], 0, __version__),
-        (["run", "nope"], 2, "no trace or file"),
-        (["run", "nope", "--debug"], 2, "Traceback"),
+        (["run", "chain-64", "-r", "0.5", "-o", "x.jsonl"], 0, "chain-64 under dtr", ">&-"),
+        (["run", "chain-64", "-r", "0.5", "-o", "x.jsonl"], 0, "chain-64 under dtr", "2>&-"),
+        (["run", "chain-64", "-r", "0.5", "-o", "x.jsonl"], 0, "chain-64 under dtr", ALL_CLOSED),
+        (["--help"], 0, "Usage: dtrdiag", ">&-"),
+        (["--version"], 0, __version__, ALL_CLOSED),
+        (["run", "nope"], 2, "no trace or file", ">&-"),
+        (["run", "nope"], 2, "no trace or file", "2>&-"),
+        (["run", "nope", "--debug"], 2, "Traceback", "2>&-"),
+        (["run", "nope", "--debug"], 2, "Traceback", ALL_CLOSED),
     ],
 )
 def test_a_stream_that_is_closed_gets_nothing(here, closed, arguments, status, told):

@@ -66,6 +66,7 @@ def test_it_leaves_the_files_that_it_names(done, here):
     assert (here / FOLDER / "oom.svg").exists() == (shutil.which("dot") is not None)
 
 
+@pytest.mark.usefixtures("small")
 def test_the_commands_that_it_suggests_work(dtrdiag, answers, here):
     for command in answers("quickstart", "--json").json["next"]:
         words = shlex.split(command)

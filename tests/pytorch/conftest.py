@@ -27,9 +27,13 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session", autouse=True)
 def quick_collections():
-    """Each recording collects garbage first, which takes long among all the modules of torch."""
+    """Each recording collects garbage first, which takes long among all the modules of torch.
+
+    What is there by now stays for good, so collections need not look at it; whatever a test
+    leaves behind is looked at as ever.
+    """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -37,5 +41,3 @@ def quick_collections():
         torch.ones(1) + 1  # loads the rest of them
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()

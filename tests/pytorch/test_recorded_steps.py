@@ -25,7 +25,6 @@ from dtrdiag.instrumentation.pytorch.logsink import recording_of
 from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
 from dtrdiag.trace import write_dtr_log
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recording.md"
 
 

@@ -25,7 +25,6 @@ from dtrdiag.instrumentation.pytorch.step import Step
 from dtrdiag.instrumentation.zoo import make
 from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
 FLOAT = 4
 
 

@@ -169,11 +169,12 @@ TIGHT_OR_ROOMY = (
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_bundled_traces_run_live_as_they_are_simulated(name):
-    """Under every policy; five sets of rules take turns."""
+    """Every policy on every other trace; five sets of rules take turns."""
     trace = resolve(name)
     total_bytes = int(trace.tensor_size_bytes.sum())
     outcomes = set()
-    for policy, (dealloc, share, limit) in zip(POLICIES, cycle(TIGHT_OR_ROOMY), strict=False):
+    chosen = POLICIES[BUNDLED.index(name) % 2 :: 2]
+    for policy, (dealloc, share, limit) in zip(chosen, cycle(TIGHT_OR_ROOMY), strict=False):
         budget = int(total_bytes * share)
         config = RunConfig(policy, budget, dealloc=dealloc, overhead_limit=limit)
         outcomes.add(compare(trace, config))
