@@ -17,6 +17,9 @@ MODULES = sorted(
 )
 
 
+TESTS = sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py"))
+
+
 def imported_names(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
@@ -42,14 +45,18 @@ def broken_by(node: ast.AST, may_print: bool) -> Iterator[str]:
             yield f"{name}: reading such a file runs what it holds"
 
 
+def too_long(source: str) -> list[str]:
+    lines = len(source.splitlines())
+    return [f"{lines}: length: a module has at most {MAX_LINES} lines"] if lines > MAX_LINES else []
+
+
 def problems(source: str, may_print: bool = False) -> list[str]:
     """What a module does against the rules, as ``LINE: RULE``, in source order."""
     tree = ast.parse(source)
     found = []
     if not ast.get_docstring(tree):
         found.append("1: docstring: a module opens by saying what it answers")
-    if (lines := len(source.splitlines())) > MAX_LINES:
-        found.append(f"{lines}: length: a module has at most {MAX_LINES} lines")
+    found += too_long(source)
     for node in ast.walk(tree):
         found += [f"{getattr(node, 'lineno', 0)}: {rule}" for rule in broken_by(node, may_print)]
     return found
@@ -59,6 +66,12 @@ def problems(source: str, may_print: bool = False) -> list[str]:
 def test_a_module_keeps_the_house_rules(path):
     source = (ROOT / path).read_text(encoding="utf-8")
     assert problems(source, may_print=path.parts[:2] == ("dtrdiag", "cli")) == []
+
+
+def test_modules_of_tests_are_no_longer_than_others():
+    sources = {path.as_posix(): (ROOT / path).read_text(encoding="utf-8") for path in TESTS}
+    assert "tests/test_house_rules.py" in sources
+    assert {path: said for path, source in sources.items() if (said := too_long(source))} == {}
 
 
 def test_the_modules_of_every_package_are_looked_at():

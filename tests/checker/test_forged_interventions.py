@@ -40,8 +40,7 @@ def place(plain):
 @pytest.fixture
 def intervene(record_run, small_trace, rules):
     def run(**changes):
-        given = {**rules, "interventions": Interventions(**changes)}
-        events = record_run(small_trace, **given)
+        events = record_run(small_trace, **rules, interventions=Interventions(**changes))
         assert check(events, small_trace, scores=True).problems == []
         assert verify(events).ok
         return events

@@ -92,10 +92,9 @@ class Reading:
         ):
             self._interned[kind].update((entry.iid, entry.name) for entry in entries)
         if packet.HasField("track_descriptor"):
-            described = packet.track_descriptor
-            assert described.uuid not in self.tracks
-            self.tracks[described.uuid] = described.name
-            self.descriptors[described.name] = described
+            told = packet.track_descriptor
+            assert told.uuid not in self.tracks
+            self.tracks[told.uuid], self.descriptors[told.name] = told.name, told
         else:
             self._event(packet.timestamp, packet.track_event)
 

@@ -1,91 +1,35 @@
-"""Execution traces: which calls are operators, what is one storage, and what is refused."""
+"""Execution traces: which calls are operators, what is one storage, and what they cost."""
 
 import copy
 import json
 
 import pytest
 
-from dtrdiag.errors import DtrdiagError, TraceError
+from dtrdiag.errors import TraceError
 from dtrdiag.simulator import baseline_peak_bytes
-from dtrdiag.trace import Instruction, parse_dtr_log, read_trace, write_dtr_log
-from dtrdiag.trace.chakra import parse_execution_trace, read_execution_trace
+from dtrdiag.trace import parse_dtr_log, read_trace, write_dtr_log
 from dtrdiag.trace.model import Step
 
-SCHEMA = "1.1.1-chakra.0.0.4"
-
-
-def tensor(number, storage, *shape, itemsize=4, offset=0, strides=None):
-    numel, dense = 1, []
-    for size in reversed(shape):
-        dense.insert(0, numel)
-        numel *= size
-    value = [number, storage, offset, numel, itemsize, "cpu"]
-    return value, "Tensor(float)", list(shape), dense if strides is None else list(strides)
-
-
-def number(value=1):
-    return value, "Int", [], []
-
-
-def side(*arguments):
-    columns = [list(column) for column in zip(*arguments, strict=True)] or [[], [], [], []]
-    return dict(zip(("values", "types", "shapes", "strides"), columns, strict=True))
-
-
-def call(id, parent, name, inputs=(), outputs=(), schema=None, **attributes):
-    if schema is None:
-        schema = f"{name}({', '.join(f'Tensor a{i}' for i in range(len(inputs)))}) -> Tensor"
-    attributes = {"rf_id": id, "op_schema": schema, **attributes}
-    return {
-        "id": id,
-        "name": name,
-        "ctrl_deps": parent,
-        "inputs": side(*inputs),
-        "outputs": side(*outputs),
-        "attrs": [{"name": key, "type": "", "value": value} for key, value in attributes.items()],
-    }
-
-
-def span(id, parent, name="block"):
-    return call(id, parent, name, schema="")
-
-
-ROOT = span(1, 1, "process")
-X, W = tensor(10, 11, 4, 4), tensor(20, 21, 4, 4)
-A, B, C = (tensor(n, n + 1, 4, 4) for n in (30, 40, 50))
-ADD_ = "aten::add_(Tensor(a!) self, Tensor other) -> Tensor(a!)"
-
-
-def document(*nodes, **fields):
-    return {"schema": SCHEMA, "pid": 1, "nodes": [ROOT, *nodes], **fields}
-
-
-def read(*nodes, **options):
-    content = json.dumps(document(*nodes)).encode()
-    return parse_execution_trace(
-        content, name="step", path="et.json", **{"costs": "bytes"} | options
-    )
-
-
-def ops(*nodes):
-    return [name for name in read(*nodes).trace.op_name if name != "constant"]
-
-
-def arguments(trace, op):
-    return [trace.tensor_name[tensor] for tensor in trace.inputs_of(op).tolist()]
-
-
-def instructions(trace):
-    return [Instruction(kind).name for kind in trace.instruction_kind.tolist()]
-
-
-LINEAR = [
-    call(2, 1, "aten::linear", [X, W], [A]),
-    call(3, 2, "aten::t", [W], [tensor(22, 21, 4, 4, strides=(1, 4))]),
-    call(4, 3, "aten::transpose", [W], [tensor(22, 21, 4, 4, strides=(1, 4))]),
-    call(5, 2, "aten::mm", [X, tensor(22, 21, 4, 4, strides=(1, 4))], [A]),
-    call(6, 5, "aten::resolve_conj", [A], [A]),
-]
+from .executiontraces import (
+    ADD_,
+    LINEAR,
+    SCHEMA,
+    TIMES,
+    A,
+    B,
+    C,
+    W,
+    X,
+    arguments,
+    call,
+    instructions,
+    kineto,
+    number,
+    ops,
+    read,
+    span,
+    tensor,
+)
 
 
 def test_a_composite_gives_way_to_those_within_it_which_are_taken_once():
@@ -325,29 +269,6 @@ def test_a_stand_in_by_bytes():
     assert trace.op_cost_ns.tolist() == [0, 0, 500, 4000 + 1]
 
 
-def kineto(*events, **fields):
-    made = []
-    for number, name, duration in events:
-        arguments = {"Record function id": number, "External id": number}
-        made.append({"ph": "X", "cat": "cpu_op", "name": name, "dur": duration, "args": arguments})
-    return {"traceEvents": [{"ph": "M", "name": "process_name"}, *made], **fields}
-
-
-TIMES = kineto((2, "aten::linear", 99), (3, "aten::t", 0.5), (5, "aten::mm", 7.25))
-
-
-@pytest.fixture
-def files(tmp_path, monkeypatch):
-    """Writes the execution trace of a linear layer and a profiler's trace, into this folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def write(times=TIMES, nodes=LINEAR, name="et.kineto.json"):
-        (tmp_path / "et.json").write_text(json.dumps(document(*nodes)))
-        (tmp_path / name).write_text(json.dumps(times))
-
-    return write
-
-
 def test_durations_are_those_of_the_profiler_beside_it(files):
     files()
     assert read_trace("et.json").op_cost_ns.tolist() == [0, 0, 500, 7250]
@@ -355,9 +276,9 @@ def test_durations_are_those_of_the_profiler_beside_it(files):
 
 def test_devices_count_where_there_are_any(files):
     times = copy.deepcopy(TIMES)
-    for number, duration in ((5, 100), (6, 20), (3, 1), (77, 1000)):
+    for event, duration in ((5, 100), (6, 20), (3, 1), (77, 1000)):
         kernel = {"ph": "X", "cat": "kernel", "name": "k", "dur": duration}
-        times["traceEvents"].append({**kernel, "args": {"External id": number}})
+        times["traceEvents"].append({**kernel, "args": {"External id": event}})
     files(times)
     assert read_trace("et.json").op_cost_ns.tolist() == [0, 0, 1000, 120_000]
 
@@ -368,177 +289,6 @@ def test_the_trace_goes_through_a_dtr_log_with_where_it_is_from():
     assert parse_dtr_log(log, name="step").op_name == trace.op_name
     told = json.loads(json.loads(log.splitlines()[0])["ANNOTATION"])
     assert (told["execution trace"], told["costs"], told["operators"]) == (SCHEMA, "bytes", 2)
-
-
-def changed(node, **fields):
-    return {**copy.deepcopy(node), **fields}
-
-
-MM = call(2, 1, "aten::mm", [X, W], [A])
-BAD = {
-    "nodes no list": (document(nodes=7), "nodes is not a list: 7"),
-    "no nodes": ({"schema": SCHEMA}, "there is no nodes"),
-    "an older schema": (
-        document(MM, schema="0.9-chakra"),
-        "schema is '0.9-chakra', and 1.x.x-chakra",
-    ),
-    "a node no object": (document(3), "node 1: not an object: 3"),
-    "no id": (document({"name": "x"}), "node 1: there is no id"),
-    "an id twice": (document(MM, MM), "node 2 ('aten::mm'): another node has this id"),
-    "an id as text": (document(changed(MM, id="2")), "id is not a whole number: '2'"),
-    "no name": (document(changed(MM, name=None)), "name is not a text: None"),
-    "before its parent": (document(changed(MM, ctrl_deps=5), span(5, 1)), "began before node 5"),
-    "no attributes": (document(changed(MM, attrs={})), "attrs is not a list: {}"),
-    "an attribute without a name": (document(changed(MM, attrs=[1])), "no object with a name: 1"),
-    "inputs no object": (document(changed(MM, inputs=[])), "inputs is not an object: []"),
-    "no strides": (
-        document(changed(MM, inputs={"values": [], "types": [], "shapes": []})),
-        "node 2 ('aten::mm'), inputs: there are no strides, so sizes of views cannot be told",
-    ),
-    "columns of other lengths": (
-        document(changed(MM, inputs={**side(X), "shapes": []})),
-        "values, types, shapes and strides differ in length",
-    ),
-    "a tensor too short": (
-        document(call(2, 1, "f", [([1, 2], *X[1:])], [A])),
-        "a tensor is not six values, whole numbers first: [1, 2]",
-    ),
-    "a tensor of text": (
-        document(call(2, 1, "f", [(["a", 2, 0, 4, 4, "cpu"], *X[1:])], [A])),
-        "a tensor is not six values",
-    ),
-    "a negative size": (
-        document(call(2, 1, "f", [([1, 2, 0, -4, 4, "cpu"], *X[1:])], [A])),
-        "a tensor is not six values",
-    ),
-    "no storage": (
-        document(call(2, 1, "f", [([1, 0, 0, 4, 4, "cpu"], *X[1:])], [A])),
-        "a tensor without a storage",
-    ),
-    "strides of another rank": (
-        document(call(2, 1, "f", [(*X[:3], [1])], [A])),
-        "a tensor's shape and strides are no sizes: [[4, 4], [1]]",
-    ),
-    "an absurd size": (
-        document(call(2, 1, "f", [tensor(1, 2, 1 << 40, 1 << 20)], [A])),
-        "a tensor is absurdly large",
-    ),
-    "a list that is none": (
-        document(call(2, 1, "f", [(3, "GenericList[Tensor(float)]", [[1]], [[1]])], [A])),
-        "a list of tensors is no list: 3",
-    ),
-    "a type no text": (
-        document(call(2, 1, "f", [(X[0], 3, *X[2:])], [A])),
-        "a type is not a text: 3",
-    ),
-    "a schema of other arguments": (
-        document(call(2, 1, "f_", [X], [X], schema=ADD_)),
-        "its schema has 2 arguments and the node 1, so what it writes cannot be told",
-    ),
-    "a schema without an end": (
-        document(call(2, 1, "f_", [X], [X], schema="f_(Tensor(a!) self")),
-        "an op_schema without an end",
-    ),
-    "a compiled kernel": (
-        document(call(2, 1, "triton_", [X], [A], kernel_backend="triton")),
-        "made by a compiler ('triton')",
-    ),
-    "a tensor from nowhere": (
-        document(call(2, 1, "MyKernel", [X], [A], schema="")),
-        "node 2 ('MyKernel'): makes tensors, and has no schema that says how",
-    ),
-    "a collective": (document(call(2, 1, "record_param_comms", [X], [X])), "a collective"),
-    "nothing ran": (document(), "no operator in it: it was stopped before anything ran"),
-}
-
-
-def tensor_of(numel, itemsize, *shape):
-    return [30, 31, 0, numel, itemsize, "cpu"], "Tensor(float)", list(shape), [1] * len(shape)
-
-
-TWICE = call(2, 1, "aten::exp", [X], [A])
-TWICE["attrs"] = [*TWICE["attrs"], {"name": "op_schema", "value": ADD_}]
-BAD |= {
-    "numel of another shape": (
-        document(call(2, 1, "aten::exp", [X], [tensor_of(7, 4, 1024)])),
-        "node 2 ('aten::exp'), outputs: a tensor of 7 elements has the shape [1024]",
-    ),
-    "elements of nothing": (
-        document(call(2, 1, "aten::exp", [X], [tensor_of(8, 0, 8)])),
-        "outputs: a tensor of elements without bytes: [30, 31, 0,",
-    ),
-    "an attribute twice": (document(TWICE), "node 2 ('aten::exp'): two attributes 'op_schema'"),
-    "calls without an end": (
-        document(*(call(at, at - 1, "aten::exp", [X], [A]) for at in range(2, 300))),
-        "node 259 ('aten::exp'): operators within operators, more than 256 levels",
-    ),
-}
-
-
-@pytest.mark.parametrize(("bad", "text"), BAD.values(), ids=[*BAD])
-def test_what_does_not_suffice_is_refused(bad, text):
-    content = json.dumps(bad).encode()
-    with pytest.raises(DtrdiagError) as refused:
-        parse_execution_trace(content, name="step", path="et.json", costs="bytes")
-    assert text in str(refused.value)
-    assert "\n" not in str(refused.value)
-    assert str(refused.value).endswith("(et.json)")
-
-
-def test_a_key_that_stands_twice_in_a_node_is_refused():
-    content = json.dumps(document(call(2, 1, "aten::exp", [X], [A])))
-    content = content.replace(
-        '"ctrl_deps": 1, "inputs"', '"ctrl_deps": 2, "ctrl_deps": 1, "inputs"'
-    )
-    with pytest.raises(TraceError, match="'process': 'ctrl_deps' stands twice in one object"):
-        parse_execution_trace(content.encode(), name="step", costs="bytes")
-
-
-BAD_TIMES = {
-    "not JSON": ("{", "not JSON: "),
-    "another document": ("{}", "there is no traceEvents"),
-    "an event no object": (json.dumps({"traceEvents": [1]}), "event 0: not an object: 1"),
-    "no operators": (json.dumps(kineto()), "no operator in it has a 'Record function id'"),
-    "a duration of text": (json.dumps(kineto((3, "aten::t", "x"))), "dur is no number of micro"),
-    "a negative duration": (json.dumps(kineto((3, "aten::t", -1))), "dur is no number of micro"),
-    "one is missing": (json.dumps(kineto((3, "aten::t", 1))), "no duration for 1 of 2 operators"),
-    "of another run": (
-        json.dumps(kineto((3, "aten::add", 1), (5, "aten::mm", 1))),
-        "call 3 is 'aten::add' here, and 'aten::t' in the execution trace: they are not of one run",
-    ),
-}
-
-
-@pytest.mark.parametrize(("times", "text"), BAD_TIMES.values(), ids=[*BAD_TIMES])
-def test_durations_that_do_not_fit_are_refused(files, tmp_path, times, text):
-    files()
-    (tmp_path / "et.kineto.json").write_text(times)
-    with pytest.raises(TraceError) as refused:
-        read_trace("et.json")
-    assert text in str(refused.value)
-    assert "et.kineto.json" in str(refused.value)
-
-
-def test_without_durations_it_is_refused_unless_a_stand_in_is_asked_for(files):
-    files(name="elsewhere.json")
-    with pytest.raises(TraceError, match="without durations: the profiler's trace of the same run"):
-        read_trace("et.json")
-    with pytest.raises(TraceError, match="no stand-in 'guess'"):
-        read_execution_trace("et.json", costs="guess")
-    found = read_execution_trace("et.json", durations="elsewhere.json")
-    assert found.trace.op_cost_ns.tolist() == [0, 0, 500, 7250]
-    assert (
-        read_execution_trace("et.json", costs="bytes").notes()[-1].startswith("costs are a stand")
-    )
-
-
-def test_protobuf_is_refused_with_what_to_take(tmp_path):
-    path = tmp_path / "chakra.0.et"
-    path.write_bytes(b"\x0a\x0e\x0a\x050.0.4\x12")
-    with pytest.raises(
-        TraceError, match=r"a Chakra trace as protobuf.*take the JSON that it was con"
-    ):
-        read_trace(path)
 
 
 def test_deep_nesting_is_walked():
