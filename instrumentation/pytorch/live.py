@@ -14,22 +14,22 @@ from typing import Any
 
 import torch
 
-from dtrdiag.errors import UsageError
 from dtrdiag.hooks import Hooks, Undo
 from dtrdiag.instrumentation.jsonl import JsonlWriter
 from dtrdiag.instrumentation.parquet import ParquetWriter
+from dtrdiag.instrumentation.pytorch.arguments import check_arguments, config_of
 from dtrdiag.instrumentation.pytorch.contexts import QuietCollector
 from dtrdiag.instrumentation.pytorch.costs import CostModel
 from dtrdiag.instrumentation.pytorch.describe import storage_id
 from dtrdiag.instrumentation.pytorch.errors import BudgetError, LiveRunError, RematOutOfMemoryError
 from dtrdiag.instrumentation.pytorch.livemode import LiveMode
-from dtrdiag.instrumentation.pytorch.modelstate import ModelState
+from dtrdiag.instrumentation.pytorch.modelstate import ModelState, parameters_in
 from dtrdiag.instrumentation.pytorch.propagation import default_costs
 from dtrdiag.instrumentation.pytorch.registering import named_tensors
-from dtrdiag.instrumentation.pytorch.stops import stop_error
+from dtrdiag.instrumentation.pytorch.stops import bytes_error, stop_error
 from dtrdiag.instrumentation.pytorch.world import Times, World, write_back
 from dtrdiag.instrumentation.writing import log_writer
-from dtrdiag.simulator import LiveRun, RunConfig, RunResult, RunStoppedError, find_policy
+from dtrdiag.simulator import LiveRun, RunResult, RunStoppedError
 from dtrdiag.trace.catalog import resolve
 from dtrdiag.trace.model import Trace
 
@@ -60,10 +60,12 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         times: time spent in kernels.
 
     Raises:
+        UsageError: an argument is not what it has to be.
         NestedContextError: inside another recording or live run.
         BudgetError: the budget is below what cannot be evicted.
         RematOutOfMemoryError, RematThrashedError: as the simulator would; the model is as before.
         UnsupportedOpError: an operator cannot be told beforehand, or not be repeated.
+        LiveRunError: the same object is entered again, or something needs the bytes of a tensor.
     """
 
     def __init__(
@@ -82,13 +84,11 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         hooks: Hooks | None = None,
         **options: Any,
     ) -> None:
-        if budget_bytes is not None and type(budget_bytes) is not int:
-            raise UsageError(f"a budget is a number of bytes or None, not {budget_bytes!r}")
+        check_arguments(model, optimizer, trace, costs, log, hooks)
         self._model, self._optimizer = model, optimizer
-        self._config = RunConfig(
+        self._config = config_of(
             policy, budget_bytes, dealloc=dealloc, overhead_limit=overhead_limit, **options
         )
-        find_policy(policy)  # before a log is begun
         self._trace = trace if trace is None or isinstance(trace, Trace) else resolve(trace)
         self._hooks = hooks if hooks is not None else Hooks()
         self._undo: Undo | None = None
@@ -98,6 +98,7 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         self._world = World()
         self._mode = LiveMode(self._world, costs or default_costs())
         self._state: ModelState | None = None
+        self._entered = False
         self.result: RunResult | None = None
 
     @property
@@ -112,17 +113,22 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
 
     def __enter__(self) -> remat:
         self._mode.refuse_nested()
+        if self._entered:
+            raise LiveRunError("a live run is of one block: make another `remat` for another")
+        self._entered = True
         # Walks over a model take their time: each once.
         named = list(named_tensors(self._model, self._optimizer))
-        parameters = [] if self._model is None else list(self._model.parameters())
+        modules = [] if self._model is None else list(self._model.modules())
+        parameters = parameters_in(modules)
         wanted = [parameter for parameter in parameters if parameter.requires_grad]
         self._refuse_small_budget(named, wanted)
+        parameters += _further_parameters(self._optimizer, parameters)
         if self._log is not None:
             self._writer = log_writer(self._log, force=self._force)
             self._undo = self._hooks.subscribe(self._writer)
         try:
             self._world.run = self._run()
-            self._mode.register(named, wanted)
+            self._mode.register(named, parameters)
         except RunStoppedError as error:
             self._abandon()
             self._close_log()
@@ -131,7 +137,8 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
             self._abandon()
             self._close_log()
             raise
-        self._state = ModelState(self._model, parameters, self._optimizer)
+        known = self._mode.known
+        self._state = ModelState(self._model, modules, parameters, self._optimizer, known)
         self._collector.begin()
         self._mode.__enter__()
         return self
@@ -148,15 +155,17 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         try:
             if isinstance(failure, RematOutOfMemoryError) and self._log is not None:
                 failure.what += f"; `dtrdiag oom {os.fspath(self._log)}` tells who holds what"
-            if failure is not None:
+            if failure is not None and error is not failure:
                 # Also where the block has caught it: there are no values to go on with.
-                if error is not failure:
-                    raise failure
-            elif kind is None:
+                raise failure
+            unable = bytes_error(error)
+            if unable is not None:
+                raise unable from error
+            if kind is None:
                 with torch._C._AutoDispatchBelowAutograd():
                     self._finish()
         finally:
-            del failure
+            failure = unable = None
             if self.result is None:
                 self._abandon()
             self._collector.end()
@@ -179,9 +188,7 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         world = self._world
         return LiveRun(self._config, execute=world.execute, evict=world.evict, hooks=hooks, **known)
 
-    def _refuse_small_budget(
-        self, named: Sequence[tuple[str, Any]], wanted: Sequence[Any]
-    ) -> None:
+    def _refuse_small_budget(self, named: Sequence[tuple[str, Any]], wanted: Sequence[Any]) -> None:
         """Refuse a budget under what the block needs in any case: constants and gradients."""
         budget = self._config.budget_bytes
         if budget is None or self._model is None:
@@ -197,8 +204,11 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
 
     def _finish(self) -> None:
         """The outputs of the step get their values, and the program gets them."""
-        if self._state is not None and self._state.restore_data():
-            raise LiveRunError("`.data` of a parameter was assigned a tensor of the live run")
+        if self._state is not None and self._state.is_lost():
+            raise LiveRunError(
+                "`.data` of a parameter, buffer, gradient or input was assigned a tensor of the "
+                "live run; use copy_()"
+            )
         outputs = self._mode.outputs()
         world = self._world
         try:
@@ -215,14 +225,21 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         self._mode.close("the live run that made it is over")
         if self._state is not None:
             self._state.settle(self._mode.leaves.values())
-        world.close()
+        self._forget()
 
     def _abandon(self) -> None:
         """The run has failed: the model is as before, and nothing is kept."""
         self._mode.close("the live run that made it stopped without a value of it")
+        self._world.restore_random_state()
         if self._state is not None:
             self._state.restore(self._mode.leaves.values())
-        self._world.restore_random_state()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Keep nothing of before, for as long as this object may live."""
+        self._state = None
+        self._mode.leaves.clear()
+        self._mode.known.clear()
         self._world.close()
 
     def _close_log(self) -> None:
@@ -230,3 +247,11 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
             self._undo()
         if self._writer is not None:
             self._writer.close()
+
+
+def _further_parameters(optimizer: Any, parameters: Sequence[Any]) -> list[Any]:
+    """Parameters of an optimizer that are not the model's."""
+    if optimizer is None:
+        return []
+    known = {id(parameter) for parameter in parameters}
+    return [p for group in optimizer.param_groups for p in group["params"] if id(p) not in known]

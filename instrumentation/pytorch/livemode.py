@@ -44,6 +44,8 @@ class LiveMode(OwnMode):
         constants: plain tensors of the program by storage, with what is known of each.
         alive: owners of storages that the program still refers to, in order of their making.
         leaves: plain tensors that want gradients, with those from before.
+        known: plain tensors of the program, each as it was when the run came to know it; see
+            `ModelState`.
     """
 
     def __init__(self, world: World, costs: CostModel) -> None:
@@ -61,19 +63,40 @@ class LiveMode(OwnMode):
         self.constants: dict[int, tuple[Owner, Any]] = {}
         self.alive: dict[int, tuple[Held, weakref.ref[Owner]]] = {}
         self.leaves: dict[int, tuple[Any, Any]] = {}
+        self.known: list[tuple[weakref.ref[Any], Any, bool]] = []
+        self._seen: set[int] = set()
+        """Identities of these."""
 
-    def register(self, named: Sequence[tuple[str, Any]], wanted: Sequence[Any]) -> None:
+    def register(self, named: Sequence[tuple[str, Any]], parameters: Sequence[Any]) -> None:
         """Make constants of what there is before the step.
 
         Args:
             named: names and tensors, in the recorder's order.
-            wanted: parameters that want gradients.
+            parameters: of the model and of the optimizer.
         """
         for name, tensor in named:
             plain = plainly(tensor)
             if storage_id(plain) not in self.constants:
                 self._constant(plain, name)
-        self.leaves.update((id(p), (p, p.grad)) for p in wanted)
+            else:
+                self._keep(plain)
+        for parameter in parameters:
+            if id(parameter) not in self._seen and parameter.layout is torch.strided:
+                self._keep(parameter)
+            self._leaf(parameter)
+
+    def _leaf(self, tensor: Any) -> None:
+        gradient = tensor.grad
+        self.leaves[id(tensor)] = tensor, gradient
+        kind = type(gradient)
+        if kind is not type(None) and kind is not RematTensor and gradient.layout is torch.strided:
+            self._keep(gradient)
+
+    def _keep(self, tensor: Any) -> Any:
+        kept = tensor.detach()
+        self._seen.add(id(tensor))
+        self.known.append((weakref.ref(tensor), kept, tensor.is_leaf))
+        return kept
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -200,6 +223,8 @@ class LiveMode(OwnMode):
         check_plain(tensor)  # a sparse tensor has no storage to ask for
         known = self.constants.get(storage_id(tensor))
         if known is not None:
+            if id(tensor) not in self._seen:
+                self._keep(tensor)
             return known[0]
         check_memory(tensor)
         label = f"input{self._inputs}"
@@ -211,7 +236,7 @@ class LiveMode(OwnMode):
         nbytes = tensor.untyped_storage().nbytes()
         held = self._encoder.constant(nbytes, view_of(tensor), label)
         owner = Owner(held, tensor.device, self, None)
-        self.constants[storage_id(tensor)] = owner, tensor.detach()
+        self.constants[storage_id(tensor)] = owner, self._keep(tensor)
         return owner
 
 
@@ -299,8 +324,8 @@ class _Call:
                 owner = mode.owner_of(tensor)
         else:
             owner, view = mode.owner_of(tensor), view_of(tensor)
-            if tensor.requires_grad and tensor.is_leaf:
-                mode.leaves.setdefault(id(tensor), (tensor, tensor.grad))
+            if tensor.requires_grad and tensor.is_leaf and id(tensor) not in mode.leaves:
+                mode._leaf(tensor)
         number = self._numbers.get(id(owner))
         if number is None:
             number = self._numbers[id(owner)] = len(self.owners)
