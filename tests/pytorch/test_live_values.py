@@ -166,20 +166,18 @@ def test_what_cannot_be_told_is_refused_by_name(call: Callable[[Any], Any]) -> N
 
 
 @pytest.mark.parametrize(
-    ("call", "error"),
+    ("call", "writes"),
     [
-        (lambda y: y.apply_(abs), LiveRunError),
-        (lambda y: y.map_(y, max), LiveRunError),
-        (torch.utils.dlpack.to_dlpack, RuntimeError),
+        (lambda y: y.apply_(abs), True),
+        (lambda y: y.map_(y, max), True),
+        (torch.utils.dlpack.to_dlpack, False),
     ],
 )
-def test_nothing_reads_bytes_where_there_are_none(
-    call: Callable[[Any], Any], error: type[Exception]
-) -> None:
-    with pytest.raises(error), remat(None):
+def test_nothing_reads_bytes_where_there_are_none(call: Callable[[Any], Any], writes: bool) -> None:
+    with pytest.raises(LiveRunError), remat(None):
         call(torch.zeros(4) + 1)
     with remat(None):
         y = torch.zeros(4) - 1
-    if error is LiveRunError:
+    if writes:
         call(y)
         assert y.plain().tolist() in ([1.0] * 4, [-1.0] * 4)
