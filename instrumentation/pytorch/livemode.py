@@ -145,10 +145,7 @@ class LiveMode(OwnMode):
         if plan.is_view:
             return call, live, None
         written = [call.owners[number].held.root_view for number, _ in plan.writes]
-        work = Work(
-            func, call.slots, call.kwargs, plan,
-            default_dtype=live.default_dtype, version_views=written,
-        )  # fmt: skip
+        work = Work(func, call.slots, call.kwargs, plan, version_views=written)
         if plan.random:
             made = live.devices or [call.owners[number].device for number, _ in plan.writes]
             given = (*call.slots, *call.kwargs.values())

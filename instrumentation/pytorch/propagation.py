@@ -74,8 +74,6 @@ class LivePlan:
     """What an operator will do, and what its call is to return."""
 
     plan: Plan
-    default_dtype: Any
-    """What was the default when it was made."""
     result: Any
     """The structure of the result, each tensor replaced by a `Result`."""
     devices: tuple[Any, ...]
@@ -162,7 +160,7 @@ class Propagation:
         for number, nbytes in plan.writes:
             if nbytes != next(s[1] for s in seen if s[0] == number) and seen:
                 raise UnsupportedOpError(f"{func}: resizes what it writes to")
-        return LivePlan(plan, torch.get_default_dtype(), *_structure(plan, given, result))
+        return LivePlan(plan, *_structure(plan, given, result))
 
     def _run(self, name: str, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         # It logs what it raises; but a program may try out what PyTorch refuses.

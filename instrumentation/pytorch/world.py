@@ -19,6 +19,11 @@ from dtrdiag.instrumentation.pytorch.errors import SizeMismatchError, Unsupporte
 from dtrdiag.instrumentation.pytorch.geometry import View, same_place, view_of
 from dtrdiag.instrumentation.pytorch.kernels import call_resolving
 from dtrdiag.instrumentation.pytorch.propagation import Slot, filled
+from dtrdiag.instrumentation.pytorch.settings import (
+    Settings,
+    put_in_force,
+    settings_in_force,
+)
 from dtrdiag.instrumentation.pytorch.wrapper import Values, looking_at, tensor_in
 from dtrdiag.simulator import LiveRun
 
@@ -34,12 +39,11 @@ class Work:
     plan: Plan
     generator: Any = None
     """The generator that it draws from, if it draws."""
-    executed: bool = False
     state: Any = None
     """What its generator was at the first execution, if it draws."""
     places: Sequence[Place] = ()
-    default_dtype: Any = None
-    """What was the default when it was called, which its result may depend on."""
+    settings: Settings | None = None
+    """What was in force at the first execution."""
     version_views: Sequence[Any] = ()
     """Root geometry of each storage that is written, in order of the plan's writes."""
 
@@ -76,6 +80,8 @@ class World:
         self._work: dict[int, Work] = {}
         self._ops = 0
         self._given: Any = None
+        self._settings: Settings = ()
+        """What was in force at the last execution."""
         self._drawn: dict[int, tuple[Any, Any]] = {}
         """Generators that were drawn from, with their states before."""
 
@@ -122,18 +128,21 @@ class World:
         if work is None:
             # An alias: whatever looks at a storage is made when it is asked for.
             return
-        first = not work.executed
-        work.executed = True
-        default = torch.get_default_dtype()
+        now = settings_in_force()
+        if now == self._settings:
+            now = self._settings  # one object for nearly all
+        self._settings = now
+        first = work.settings is None
+        wanted = work.settings = work.settings or now
         started = perf_counter_ns()
-        if default is work.default_dtype:
+        if wanted is now:
             self._execute(op, work, first, defined)
         else:
-            torch.set_default_dtype(work.default_dtype)
+            put_in_force(wanted, now)
             try:
                 self._execute(op, work, first, defined)
             finally:
-                torch.set_default_dtype(default)
+                put_in_force(now, wanted)
         spent_ns = perf_counter_ns() - started
         if first:
             self.times.first_ns += spent_ns

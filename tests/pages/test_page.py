@@ -245,3 +245,10 @@ def test_what_stands_between_backticks_is_code():
     assert "<p>see <code>oom</code></p>" in text
     assert "<p>If <code>dtrdiag &lt;x&gt;</code> does not:</p>" in text
     assert '<p class="words"><code>a</code> and <code>b</code>, but ` alone</p>' in text
+
+
+def test_a_figure_and_its_unit_stay_on_one_line():
+    words = Words(("1 B of 2.0 MiB, 5 % of 3 ms; `4 B`, 6 bytes",))
+    page = attrs.evolve(PLAIN, sections=(Section("s", "S", (words,)),))
+    expected = "1&nbsp;B of 2.0&nbsp;MiB, 5&nbsp;% of 3&nbsp;ms; <code>4 B</code>, 6 bytes"
+    assert expected in page_html(page)

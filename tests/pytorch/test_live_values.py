@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.backends import mkldnn, nnpack
 
 from dtrdiag.instrumentation.pytorch import record, remat
 from dtrdiag.instrumentation.pytorch.errors import LiveRunError, UnsupportedOpError
@@ -87,6 +89,84 @@ def test_the_default_type_is_what_it_was_when_an_operator_was_called() -> None:
     assert result.end.remats
     assert made.dtype == again.dtype == torch.float64
     assert torch.get_default_dtype() == torch.float32
+
+
+@torch.library.custom_op("dtrdiag_tests::in_force", mutates_args=())
+def in_force(like: torch.Tensor) -> torch.Tensor:
+    """What of the settings a kernel sees."""
+    flushes = 5e-324 * 1.0 == 0.0
+    seen = [torch.get_num_threads(), mkldnn.enabled, mkldnn.deterministic, flushes]
+    seen += [torch.are_deterministic_algorithms_enabled(), torch._C._get_nnpack_enabled()]
+    seen += [torch.is_deterministic_algorithms_warn_only_enabled()]
+    return torch.tensor(seen, dtype=torch.int64, device=like.device)
+
+
+@in_force.register_fake
+def _(like: torch.Tensor) -> torch.Tensor:
+    return like.new_empty(7, dtype=torch.int64)
+
+
+@contextmanager
+def other_settings() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    torch.set_flush_denormal(True)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with (
+            mkldnn.flags(enabled=False, deterministic=True, allow_tf32=None),
+            nnpack.flags(enabled=False),
+        ):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_flush_denormal(False)
+        torch.use_deterministic_algorithms(False)
+
+
+def test_settings_are_what_they_were_when_an_operator_was_called() -> None:
+    like = torch.zeros(1)
+    with other_settings():
+        expected = in_force(like)
+    usual = in_force(like)
+    assert (expected != usual).all()
+
+    def make() -> Any:
+        with other_settings():
+            return in_force(torch.zeros(1))
+
+    made, again, result = evicted_once(make)
+    assert result.end.remats
+    assert torch.equal(made.plain(), expected)
+    assert torch.equal(again.plain(), expected)
+    assert torch.equal(in_force(like), usual)
+
+
+def test_an_error_of_a_kernel_that_runs_again_leaves_the_settings() -> None:
+    calls = []
+
+    @torch.library.custom_op("dtrdiag_tests::twice_wrong", mutates_args=())
+    def twice_wrong(like: torch.Tensor) -> torch.Tensor:
+        calls.append(mkldnn.enabled)
+        if len(calls) > 1:
+            raise ValueError("not again")
+        return torch.ones_like(like)
+
+    @twice_wrong.register_fake
+    def _(like: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(like)
+
+    def step() -> None:
+        with mkldnn.flags(enabled=False, allow_tf32=None):
+            made = twice_wrong(torch.zeros(64))
+        hog = torch.zeros(4500, dtype=torch.uint8)
+        del hog
+        made + 0
+
+    with pytest.raises(ValueError, match="not again"), remat(4600):
+        step()
+    assert calls == [False, False]
+    assert mkldnn.enabled
 
 
 def test_strides_that_mean_nothing_may_differ_from_what_was_told() -> None:

@@ -30,6 +30,7 @@ from dtrdiag.units import name_parts
 NEEDED = "pages need jinja2 and vl-convert: pip install 'dtrdiag[report]'"
 _SCRIPTS = ("basics", "specs", "charts", "drawings", "tables", "start")
 _CODE = re.compile(r"`([^`\n]+)`")
+_BEFORE_UNIT = re.compile(r"(?<=[0-9]) (?=(?:[KMGT]i)?B\b|%|[mun]?s\b)")
 _WORDS = re.compile(r"(\s+)")
 _LONG_WORD = 20
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cn", "Cs"})
@@ -156,10 +157,13 @@ def seen(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Text as HTML, in which what stands between backticks is code."""
+    """Text as HTML, in which what stands between backticks is code and figures keep their units."""
     pieces = [html.escape(seen(piece)) for piece in _CODE.split(text)]
     # Every second piece is what the pattern's group has matched.
-    return "".join(f"<code>{each}</code>" if at % 2 else each for at, each in enumerate(pieces))
+    return "".join(
+        f"<code>{each}</code>" if at % 2 else _BEFORE_UNIT.sub("&nbsp;", each)
+        for at, each in enumerate(pieces)
+    )
 
 
 def _cell(text: str) -> str:
