@@ -84,7 +84,8 @@ class Divergence:
         fits_in: fit: the run, `a` or `b`, in which it fitted; otherwise None.
         margin_a_bytes: fit: budget of a at that check minus memory and request, negative by what
             it misses; None where the budget is unlimited or `kind` is not `fit`.
-        reason: fit: whether the op is a `first` execution or a `remat`; otherwise None.
+        reason: fit: whether the op is a `first` execution or a `remat`; None otherwise, and where
+            the log does not say.
         depth: fit: size of the pending stack; otherwise None.
         during_op: the op that the schedule called last, which the decisions serve.
         seq_a: `seq` of the check in a, or of its decision; None where a's log ends before.
@@ -137,7 +138,8 @@ class Walk:
         self.interventions = interventions_of(header)
         self.names: dict[OpId, str] = {}
         self.called: OpId | None = None
-        self.asked: Materialise | None = None
+        self.asked: dict[int, Materialise] = {}
+        """The last by depth of the pending stack: whatever is pending is among them."""
         self.end: End | None = None
         self.stopped = False
         self._events = events
@@ -152,7 +154,7 @@ class Walk:
             if isinstance(event, _COMPARED):
                 return event
             if isinstance(event, Materialise):
-                self.asked = event
+                self.asked[event.depth] = event
             elif isinstance(event, OpDefined):
                 self.called = event.op
                 self.names[event.op] = event.name
@@ -203,6 +205,11 @@ class Walk:
     def name(self, op: OpId | None) -> str | None:
         """Name of an op; None where the log does not say."""
         return None if op is None else self.names.get(op)
+
+    def asked_for(self, op: OpId) -> Materialise | None:
+        """Why an op is pending; None where the log does not say."""
+        asked = [event for event in self.asked.values() if event.op == op]
+        return max(asked, key=lambda event: event.seq, default=None)
 
     def following(self, last: Choice | None) -> Iterator[Decision]:
         """Decisions after `last`, then the stop; nothing after a stop."""
@@ -272,7 +279,7 @@ def compare_walks(run_a: Walk, run_b: Walk, index: int, following: int) -> Compa
 def _fit_divergence(
     index: int, run_a: Walk, run_b: Walk, at_a: FitCheck, at_b: FitCheck, following: int
 ) -> Divergence:
-    asked = run_a.asked
+    asked = run_a.asked_for(at_a.op)
     choice_a, choice_b = run_a.next_choice(), run_b.next_choice()
     return Divergence(
         index=index,
@@ -284,8 +291,8 @@ def _fit_divergence(
         fits_in="a" if at_a.fits else "b",
         margin_a_bytes=_margin_bytes(run_a, index, at_a),
         margin_b_bytes=_margin_bytes(run_b, index, at_b),
-        reason=asked.reason if asked is not None and asked.op == at_a.op else None,
-        depth=asked.depth if asked is not None and asked.op == at_a.op else None,
+        reason=None if asked is None else asked.reason,
+        depth=None if asked is None else asked.depth,
         during_op=run_a.called,
         during_op_name=run_a.name(run_a.called),
         seq_a=at_a.seq,

@@ -126,9 +126,10 @@ def _pass_over(columns: EventColumns, walk: Walk) -> None:
     for op, name in zip(ops, columns.of("op", "name").tolist(), strict=True):
         walk.names[OpId(op)] = name
         walk.called = OpId(op)
-    asked = np.flatnonzero(columns.kind == KIND_CODES["materialise"])
-    if len(asked):
-        row = int(asked[-1])
+    rows = np.flatnonzero(columns.kind == KIND_CODES["materialise"])[::-1]
+    depths = columns.of("materialise", "depth").values[::-1]
+    _, last = np.unique(depths, return_index=True)
+    for row in rows[last].tolist():
         (event,) = events_of(columns.slice(row, row + 1))
         if isinstance(event, Materialise):
-            walk.asked = event
+            walk.asked[event.depth] = event

@@ -121,7 +121,8 @@ def _remedy_words(document: Document) -> list[str]:
     before = "the first step" if wanted == 1 else f"the first {count(wanted, 'step')}"
     return [
         f"The program does something else in {before} than in those after, as where an optimizer "
-        f"makes its state: --warmup {wanted} takes {'it' if wanted == 1 else 'them'} before."
+        f"makes its state or gradients begin to add up: --warmup {wanted} takes "
+        f"{'it' if wanted == 1 else 'them'} before."
     ]
 
 

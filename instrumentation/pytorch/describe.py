@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from dtrdiag.instrumentation.pytorch.errors import UnsupportedOpError
 from dtrdiag.instrumentation.pytorch.geometry import View, same_place, view_of
 from dtrdiag.instrumentation.pytorch.kernels import is_lazy
+from dtrdiag.instrumentation.pytorch.masks import mask_of, mask_place
 from dtrdiag.instrumentation.pytorch.oversized import enlarged_bytes
 from dtrdiag.instrumentation.pytorch.traffic import moved_bytes
 from dtrdiag.instrumentation.pytorch.undeclared import undeclared_writes
@@ -73,6 +74,8 @@ class OpFacts:
     """Names of the arguments that the schema says are written."""
     arguments: tuple[str, ...]
     """Names of all arguments in order."""
+    mask: int | None
+    """Which of these says what results are asked for, if one does."""
 
 
 Place = tuple[str, int, View | None]
@@ -104,6 +107,8 @@ class Plan:
     reads_value: bool
     cost_ns: int
     """Cost of one execution; 0 where nothing is computed."""
+    mask: Sequence[bool] | None = None
+    """[results] which are asked for; None: all."""
 
     is_view: bool = attrs.field(init=False)
     """Whether it makes nothing, writes nothing and reads nothing: results are views."""
@@ -177,6 +182,7 @@ def facts_of(func: Any) -> OpFacts:
         raise UnsupportedOpError(f"{name}: exchanges data with other processes")
     changes_view = torch.Tag.inplace_view in tags
     arguments = func._schema.arguments
+    names = tuple(argument.name for argument in arguments)
     written = () if changes_view else [a.name for a in arguments if _is_write(a)]
     return OpFacts(
         name,
@@ -185,7 +191,8 @@ def facts_of(func: Any) -> OpFacts:
         torch.Tag.data_dependent_output in tags,
         changes_view,
         frozenset(written),
-        tuple(a.name for a in arguments),
+        names,
+        mask_place(names),
     )
 
 
@@ -282,7 +289,7 @@ def plan_of(
         args: its positional arguments.
         kwargs: its keyword arguments.
         given: `arguments_of` the call, taken before it was executed.
-        result: what it returned.
+        result: what it returned, `masked`.
         costs: has `cost_ns(func, args, kwargs, outputs, moved_bytes)`.
 
     Raises:
@@ -315,6 +322,7 @@ def plan_of(
         random=facts.random,
         reads_value=facts.reads_value,
         cost_ns=cost_ns,
+        mask=None if facts.mask is None else mask_of(facts.mask, args, kwargs),
     )
 
 

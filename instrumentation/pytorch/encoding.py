@@ -116,7 +116,7 @@ class Encoder:
         Args:
             plan: what it does.
             storages: the storages of its arguments, by the plan's numbers.
-            work: handed on to the sink.
+            work: handed on to the sink, which may put a plan into its `plan` that tells more.
 
         Returns:
             The storages that it makes, by the plan's numbers.
@@ -136,6 +136,9 @@ class Encoder:
         tensors = self._sink.call(
             plan.name, inputs, plan.cost_ns, sizes or [0], aliases or [-1], places, work
         )
+        if work is not None and work.plan is not plan:
+            plan = work.plan
+            places, _, _ = plan.fresh_results or self._results(plan, storages)
         if not places:
             # Its only trace is that it ran: a token without a size stands for that.
             self._sink.release(tensors[0])

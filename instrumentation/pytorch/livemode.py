@@ -23,6 +23,7 @@ from dtrdiag.instrumentation.pytorch.propagation import (
     Slot,
     propagation_for,
 )
+from dtrdiag.instrumentation.pytorch.registering import gradient_of
 from dtrdiag.instrumentation.pytorch.stops import stop_error
 from dtrdiag.instrumentation.pytorch.world import Work, World, default_generator
 from dtrdiag.instrumentation.pytorch.wrapper import Owner, RematTensor, check_memory, plainly
@@ -156,6 +157,8 @@ class LiveMode(OwnMode):
     def _executed(self, call: _Call, live: LivePlan, work: Work | None) -> Any:
         helds = [owner.held for owner in call.owners]
         fresh = self._encoder.apply(live.plan, helds, work)
+        if work is not None:
+            live.plan = work.plan  # for the calls to come, too
         if live.plan.reads_value:
             return self._world.value
         made = [self._owner(held, device) for held, device in zip(fresh, live.devices, strict=True)]
@@ -224,9 +227,14 @@ class LiveMode(OwnMode):
                 self._keep(tensor)
             return known[0]
         check_memory(tensor)
+        _refuse_subclass(tensor)
         label = f"input{self._inputs}"
         self._inputs += 1
-        return self._constant(tensor, label)
+        owner = self._constant(tensor, label)
+        gradient = gradient_of(tensor)
+        if gradient is not None and type(gradient) is not RematTensor:
+            self.owner_of(gradient)
+        return owner
 
     def _constant(self, tensor: Any, label: str) -> Owner:
         self._world.give(tensor)
@@ -235,6 +243,16 @@ class LiveMode(OwnMode):
         owner = Owner(held, tensor.device, self, None)
         self.constants[storage_id(tensor)] = owner, self._keep(tensor)
         return owner
+
+
+def _refuse_subclass(tensor: Any) -> None:
+    kind = type(tensor)
+    if kind is torch.Tensor or kind.__torch_function__ is torch._C._disabled_torch_function_impl:
+        return
+    raise UnsupportedOpError(
+        f"a tensor of class {kind.__name__}: what its functions do cannot be told; use "
+        "as_subclass(torch.Tensor)"
+    )
 
 
 def _reshaped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> RematTensor:

@@ -33,6 +33,7 @@ from dtrdiag.instrumentation.pytorch.describe import (
 )
 from dtrdiag.instrumentation.pytorch.errors import UnsupportedOpError
 from dtrdiag.instrumentation.pytorch.geometry import View, view_of
+from dtrdiag.instrumentation.pytorch.masks import mask_of, masked
 from dtrdiag.instrumentation.pytorch.wrapper import looking_at
 
 Seen = tuple[int, int, View, Any]
@@ -40,6 +41,9 @@ Seen = tuple[int, int, View, Any]
 
 
 _FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+
+_NO_FAKE = "There was no fake impl registered"
+"""What PyTorch says of an operator of one's own without one; it has no class for that error."""
 
 RESHAPING = frozenset(
     f"aten.{name}"
@@ -69,11 +73,12 @@ _CORRECTED = {"aten.native_batch_norm.default": _batch_norm}
 """Corrections of what fake kernels say."""
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class LivePlan:
     """What an operator will do, and what its call is to return."""
 
     plan: Plan
+    """Put right by an execution, where kernels choose other strides than fake ones."""
     result: Any
     """The structure of the result, each tensor replaced by a `Result`."""
     devices: tuple[Any, ...]
@@ -154,6 +159,8 @@ class Propagation:
         if facts.name in _UNTOLD:
             raise UnsupportedOpError(f"{facts.name}: {_UNTOLD[facts.name]}")
         result = None if facts.reads_value else self._run(facts.name, func, args, kwargs)
+        if facts.mask is not None:
+            result = masked(result, mask_of(facts.mask, args, kwargs))
         if not facts.changes_view and any(map(ne, map(view_of, given.tensors), given.views)):
             raise UnsupportedOpError(f"{func}: changes the shape of what it writes to")
         plan = plan_of(func, args, kwargs, given, result, self._costs)
@@ -174,6 +181,11 @@ class Propagation:
             raise UnsupportedOpError(what) from None
         except (DynamicOutputShapeException, DataDependentOutputException):
             raise UnsupportedOpError(f"{func}: the sizes of its results depend on data") from None
+        except RuntimeError as error:
+            if _NO_FAKE not in str(error):
+                raise
+            what = f"{func}: has no kernel for fake tensors (torch.library.register_fake)"
+            raise UnsupportedOpError(what) from None
         finally:
             _FAKE_LOG.disabled = was_disabled
 

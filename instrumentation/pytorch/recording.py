@@ -42,7 +42,12 @@ from dtrdiag.instrumentation.pytorch.geometry import view_of
 from dtrdiag.instrumentation.pytorch.kernels import call_resolving, is_lazy
 from dtrdiag.instrumentation.pytorch.logfile import check_log_path, write_log
 from dtrdiag.instrumentation.pytorch.logsink import LogSink
-from dtrdiag.instrumentation.pytorch.registering import named_tensors, step_counters
+from dtrdiag.instrumentation.pytorch.masks import mask_of, masked
+from dtrdiag.instrumentation.pytorch.registering import (
+    gradient_of,
+    named_tensors,
+    step_counters,
+)
 from dtrdiag.instrumentation.pytorch.threads import OtherThreads
 from dtrdiag.trace.dtrlog import parse_dtr_log
 from dtrdiag.trace.model import Trace
@@ -228,6 +233,8 @@ class _Recording(OwnMode):
             given = arguments_of(func, args, kwargs, storage_id)
             storages = [self._storage(tensor) for tensor in given.distinct]
             result = self._execute(func, args, kwargs, given)
+            if facts.mask is not None:
+                result = masked(result, mask_of(facts.mask, args, kwargs))
             plan = plan_of(func, args, kwargs, given, result, self._costs)
             self._take(plan, given, storages, result)
         except RecordingError as error:
@@ -322,7 +329,11 @@ class _Recording(OwnMode):
         label = f"input{len(self._inputs)}"
         shape = list(tensor.shape)
         self._inputs.append({"name": label, "shape": shape, "dtype": _dtype(tensor)})
-        return self._constant(tensor, label)
+        held = self._constant(tensor, label)
+        gradient = gradient_of(tensor)
+        if gradient is not None:
+            self._storage(gradient)
+        return held
 
     def _check_size(self, held: Held, storage: Any) -> None:
         if storage.nbytes() != held.nbytes:

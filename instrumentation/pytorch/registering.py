@@ -47,6 +47,13 @@ def _refuse_lazy(name: str, tensor: Any) -> None:
         raise RecordingError(f"{name} has no size yet: call the model once before")
 
 
+def gradient_of(tensor: Any) -> Any:
+    """The gradient that is there for a tensor of the program, if it is a strided one."""
+    gradient = tensor.grad if tensor.requires_grad and tensor.is_leaf else None
+    strided = gradient is not None and gradient.layout is torch.strided
+    return gradient if strided else None
+
+
 def _optimizer_tensors(optimizer: Any, names: dict[int, str]) -> Iterator[tuple[str, Any]]:
     for group, settings in enumerate(optimizer.param_groups):
         for key, value in settings.items():

@@ -1,7 +1,7 @@
 """What does one training step come to, plain and under a budget, begun from the same state?
 
-A `Bench` takes a step again and again: before each time parameters, buffers, the optimizer and the
-random state are what they were at first, so that every difference is the runtime's.
+A `Bench` takes a step again and again: before each time parameters, buffers, inputs, the optimizer
+and the random state are what they were at first, so that every difference is the runtime's.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Bench:
         self.restores = step.model is not None
         """Whether each step begins where the first began: not where no model is known."""
         self._tensors = _named(step.model)
-        self._before = {name: tensor.clone() for name, tensor in self._tensors.items()}
+        kept = [*self._tensors.values(), *step.inputs]
+        self._before = [(tensor.detach(), tensor.detach().clone()) for tensor in kept]
         self._optimizer = step.optimizer and copy.deepcopy(step.optimizer.state_dict())
         some = next(iter((*self._tensors.values(), *step.inputs)), None)
         self.device = torch.device("cpu") if some is None else some.device
@@ -146,8 +147,8 @@ class Bench:
         """All is as it was at first; the caller's random state comes back afterwards."""
         clear_gradients(self._step)
         with torch.no_grad():
-            for name, tensor in self._tensors.items():
-                tensor.copy_(self._before[name])
+            for tensor, before in self._before:
+                tensor.copy_(before)
         if self._optimizer:
             self._step.optimizer.load_state_dict(copy.deepcopy(self._optimizer))
         with torch.random.fork_rng():

@@ -18,6 +18,7 @@ from dtrdiag.instrumentation.pytorch.describe import Place, Plan, tensors_in
 from dtrdiag.instrumentation.pytorch.errors import SizeMismatchError, UnsupportedOpError
 from dtrdiag.instrumentation.pytorch.geometry import View, same_place, view_of
 from dtrdiag.instrumentation.pytorch.kernels import call_resolving
+from dtrdiag.instrumentation.pytorch.masks import masked
 from dtrdiag.instrumentation.pytorch.propagation import Slot, filled
 from dtrdiag.instrumentation.pytorch.settings import (
     Settings,
@@ -37,6 +38,7 @@ class Work:
     """Positional arguments, tensors replaced by slots."""
     kwargs: dict[str, Any]
     plan: Plan
+    """What it does; the first execution may tell more of it than was known beforehand."""
     generator: Any = None
     """The generator that it draws from, if it draws."""
     state: Any = None
@@ -208,27 +210,33 @@ class World:
             # The error keeps this frame, which is not to keep any bytes.
             del values, real, tensors, copies, args, kwargs
             raise
+        if plan.mask is not None:
+            result = masked(result, plan.mask)
         if plan.reads_value:
             self.value = result
         if not work.places:
             # The core has a token for it; there is nothing behind that.
             self.values[defined[0]] = {}
-        self._keep(op, work, result, copies, defined)
+        self._keep(op, work, first, result, copies, defined)
 
     def _keep(
-        self, op: int, work: Work, result: Any, copies: dict[int, Any], defined: Sequence[int]
+        self,
+        op: int,
+        work: Work,
+        first: bool,
+        result: Any,
+        copies: dict[int, Any],
+        defined: Sequence[int],
     ) -> None:
+        results = (result,) if isinstance(result, torch.Tensor) else tuple(tensors_in(result))
+        views = [view_of(tensor) for tensor in results]
+        for (number, told), view in zip(work.plan.outputs, views, strict=True):
+            # Strides that mean nothing are chosen in different ways.
+            if view != told and same_place(view) != same_place(told):
+                self._choose(work, first, number, told, view)
         plan = work.plan
         made: dict[int, Values] = {}
-        results = (result,) if isinstance(result, torch.Tensor) else tensors_in(result)
         for (number, view), tensor in zip(plan.outputs, results, strict=True):
-            told = view_of(tensor) == view
-            # Strides that mean nothing are chosen in different ways.
-            if not (told or same_place(view_of(tensor)) == same_place(view)):
-                raise SizeMismatchError(
-                    f"{plan.name}: its result has another geometry than was told beforehand: "
-                    f"{view_of(tensor)} instead of {view}"
-                )
             if number < 0:
                 made.setdefault(~number, {})[view] = tensor
         outputs = self.run.outputs_of(op)
@@ -244,6 +252,20 @@ class World:
                 values = {view: looking_at(copy.untyped_storage(), view, copy.device)}
             if output in defined:
                 self.values[output] = values
+
+    def _choose(self, work: Work, first: bool, number: int, told: View, chosen: View) -> None:
+        """A kernel has chosen another geometry for a result than its fake twin.
+
+        That only strides differ is learned at its first execution; the core is not concerned.
+        """
+        plan = work.plan
+        if not first or number >= 0 or told[:2] + told[3:] != chosen[:2] + chosen[3:]:
+            raise SizeMismatchError(
+                f"{plan.name}: its result has another geometry than was told beforehand: "
+                f"{chosen} instead of {told}"
+            )
+        outputs = tuple((n, chosen if (n, v) == (number, told) else v) for n, v in plan.outputs)
+        work.plan = attrs.evolve(plan, outputs=outputs)
 
     def _fitting(self, plan: Plan, number: int, values: Values) -> Values:
         """The result in a storage of the size that was accounted for.

@@ -111,8 +111,10 @@ class RematTensor(torch.Tensor):  # type: ignore[misc]
 
     @property
     def data(self) -> Any:
-        """The same tensor, apart from its history."""
-        return self.detach()
+        """The same tensor, apart from its history: autograd does not see that it is written to."""
+        if self.owner.home is None:
+            return self.plain().data
+        return RematTensor(self.owner, self.view_key)
 
     @data.setter
     def data(self, value: Any) -> None:

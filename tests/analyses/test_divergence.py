@@ -46,6 +46,9 @@ def check_fit_by_hand(a, b):
     assert divergence.kind == "fit"
     assert divergence.index == index
     assert (divergence.seq_a, divergence.seq_b) == (check_a.seq, check_b.seq)
+    asked = a[check_a.cause_seq]
+    assert (asked.kind, asked.op) == ("materialise", check_a.op)
+    assert (divergence.reason, divergence.depth) == (asked.reason, asked.depth)
     assert check_a.fits != check_b.fits
     assert divergence.fits_in == ("a" if check_a.fits else "b")
     assert divergence.memory_bytes == check_a.memory_bytes == check_b.memory_bytes

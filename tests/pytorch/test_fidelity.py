@@ -31,6 +31,8 @@ def step(plant="none"):
     def run():
         global calls
         calls += 1
+        if plant == "input":
+            x.mul_(1.5)
         y = network(x)
         if plant == "value":
             y = y * calls
@@ -159,10 +161,17 @@ def test_where_the_first_step_is_another_one_it_is_said_what_to_do(fidelity):
     # The runs in which these would be counted were of other steps.
     assert first["bytes"]["allocated"] is second["bytes"]["allocated"] is None
     (said,) = [line for line in fidelity_words(document) if "--warmup" in line]
-    assert said.endswith("makes its state: --warmup 1 takes it before.")
+    assert said.endswith("gradients begin to add up: --warmup 1 takes it before.")
     status, document = fidelity(*target, "--warmup", "1")
     assert (status, document["warmup"], document["warmup_wanted"]) == (0, 1, None)
     assert document["points"][0]["bytes"]["allocated"] > 0
+
+
+def test_inputs_that_the_step_writes_are_put_back_before_each_run(fidelity):
+    target = ("planted:step", "--set", "plant=input", "-r", "1", "-r", "0.8", "--repeat", "0")
+    status, document = fidelity(*target)
+    assert status == 0
+    assert [point["values"]["differing"] for point in document["points"]] == [[], []]
 
 
 def test_another_value_is_found_though_all_decisions_are_equal(fidelity):

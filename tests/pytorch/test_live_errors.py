@@ -53,6 +53,15 @@ def assigned(model):
     model.first.weight.data = model.first.weight.data * 2
 
 
+class Tagged(torch.Tensor):  # type: ignore[misc]
+    """A class of a program's own."""
+
+
+@torch.library.custom_op("dtrdiag_tests::untold", mutates_args=())
+def untold(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
 UNSUPPORTED = {
     "a sparse tensor": lambda model: model(INPUTS).to_sparse(),
     "a sparse gradient": lambda model: (
@@ -68,6 +77,8 @@ UNSUPPORTED = {
     "a tensor without memory": lambda model: model(INPUTS) + NO_MEMORY,
     "data of a parameter, used": lambda model: (assigned(model), model(INPUTS)),
     "compiled code": lambda model: torch.compile(lambda x: x + 1, backend="eager")(model(INPUTS)),
+    "a class of tensors": lambda model: model(INPUTS.as_subclass(Tagged)),
+    "an operator that fake tensors do not have": lambda model: untold(model(INPUTS)),
     "a recurrent layer of mkldnn": lambda model: nn.LSTM(8, 8)(model(INPUTS)),
 }
 

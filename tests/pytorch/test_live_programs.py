@@ -127,6 +127,18 @@ def clipped(model):
     return nn.utils.clip_grad_norm_(model.parameters(), 0.01)
 
 
+def written_unseen(model):
+    made = model(INPUTS).exp()
+    made.data.mul_(0.5)
+    made.sum().backward()
+    return made
+
+
+def checked_gradients(model):
+    x = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+    return torch.tensor(torch.autograd.gradcheck(lambda x: (x * 2).sin(), (x,)))
+
+
 def gated(model):
     torch.manual_seed(1)
     layer = nn.GRU(8, 8)
@@ -170,6 +182,8 @@ RIGHT = {
     "writes without gradients": unwatched,
     "torch.utils.checkpoint": checkpointed,
     "clipping": clipped,
+    "a write that autograd does not see": written_unseen,
+    "gradcheck": checked_gradients,
     "a recurrent layer": gated,
     "inference mode": lambda model: torch.inference_mode()(model)(INPUTS),
     "saved on the host": on_the_host,

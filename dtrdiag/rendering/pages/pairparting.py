@@ -37,6 +37,9 @@ _WHY_FIT = (
 )
 
 
+_EXECUTED = {"remat": "executed again", "first": "executed for the first time"}
+
+
 def _check_table(found: RunDiff, divergence: Divergence) -> Table:
     in_use, wanted = divergence.memory_bytes or 0, divergence.requested_bytes or 0
     rows = [("in use", both_bytes(in_use)), ("wanted", both_bytes(wanted))]
@@ -53,7 +56,7 @@ def _check_table(found: RunDiff, divergence: Divergence) -> Table:
         missing = answer if margin >= 0 else f"too little by {both_bytes(-margin)}"
         rows.append((f"so in {side}", missing))
     op = f"op {divergence.op} ({plain_name(divergence.op_name)})"
-    kind = "executed again" if divergence.reason == "remat" else "executed for the first time"
+    kind = _EXECUTED.get(divergence.reason or "", "executed")
     note = f"The check is event {_number(divergence.seq_a)} of a, {_number(divergence.seq_b)} of b."
     return Table(f"The check: {op}, to be {kind}", (Column(""), Column("", RIGHT)), rows, note)
 
