@@ -198,8 +198,9 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         gradients = sum(p.numel() * p.element_size() for p in wanted)
         if constants + gradients > budget:
             raise BudgetError(
-                f"a budget of {budget} bytes is below the {constants} bytes of parameters and "
-                f"buffers with {gradients} bytes of gradients, which all are there at the end"
+                f"a budget of {budget} bytes is below the {constants} bytes that are there before, "
+                f"such as parameters and buffers, with {gradients} bytes of gradients to come, which "
+                "all are there at the end"
             )
 
     def _finish(self) -> None:

@@ -79,7 +79,10 @@ def _whatif(frontier: Frontier) -> list[Commands]:
     option = forbid_option(frontier)
     if option is None:
         return []
-    words = "See what the run would have done, had the policy's next choice been evicted there:"
+    words = (
+        "See what the run would have done, had the policy's next choice been evicted there. A trace "
+        "of your own is to be named by its file:"
+    )
     return [Commands(words, (whatif_command(frontier.header, option),))]
 
 

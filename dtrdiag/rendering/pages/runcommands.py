@@ -57,8 +57,8 @@ def _file_words(summary: RunSummary) -> str:
         return ""
     name = plain_name(summary.header.trace_name, 60)
     return (
-        f" If `dtrdiag traces list` does not know {name}, put the trace's file in its place; its "
-        f"SHA-256 begins {sha256[:12]}."
+        f" If `dtrdiag traces list` does not know {name}, put the trace's file in its place; the "
+        f"SHA-256 of its text, unpacked, begins {sha256[:12]}."
     )
 
 
