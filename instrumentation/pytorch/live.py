@@ -199,8 +199,8 @@ class remat:  # noqa: N801 - reads as a statement: `with remat(budget) as rt`
         if constants + gradients > budget:
             raise BudgetError(
                 f"a budget of {budget} bytes is below the {constants} bytes that are there before, "
-                f"such as parameters and buffers, with {gradients} bytes of gradients to come, which "
-                "all are there at the end"
+                f"such as parameters and buffers, with {gradients} bytes of gradients to come, "
+                "which all are there at the end"
             )
 
     def _finish(self) -> None:

@@ -80,8 +80,8 @@ def _whatif(frontier: Frontier) -> list[Commands]:
     if option is None:
         return []
     words = (
-        "See what the run would have done, had the policy's next choice been evicted there. A trace "
-        "of your own is to be named by its file:"
+        "See what the run would have done, had the policy's next choice been evicted there. A "
+        "trace of your own is to be named by its file:"
     )
     return [Commands(words, (whatif_command(frontier.header, option),))]
 
