@@ -14,49 +14,53 @@ from typing import Any
 import torch
 
 Settings = tuple[Any, ...]
-"""Values of the settings, in order of the table below."""
+"""Values of the settings, in order of `_WRITERS`."""
 
 _DENORMAL = 5e-324
 
 
-def _flushes() -> bool:
-    # PyTorch does not tell, but the processor flushes Python's own numbers as well.
-    return _DENORMAL * 1.0 == 0.0
+_dtype, _threads = torch.get_default_dtype, torch.get_num_threads
+_mkldnn, _mkldnn_deterministic = torch._C._get_mkldnn_enabled, torch._C._get_mkldnn_deterministic
+_nnpack, _deterministic = torch._C._get_nnpack_enabled, torch._C._get_deterministic_algorithms
+_warns_only = torch._C._get_deterministic_algorithms_warn_only
 
 
-def _determinism() -> bool | None:
-    """Whether other kernels than deterministic ones are only warned of; None: nothing is asked."""
-    core = torch._C
-    return core._get_deterministic_algorithms_warn_only() if _is_deterministic() else None
+def _set_deterministic(wanted: tuple[bool, bool]) -> None:
+    torch._C._set_deterministic_algorithms(wanted[0], warn_only=wanted[1])
 
 
-def _set_determinism(wanted: bool | None) -> None:
-    torch._C._set_deterministic_algorithms(wanted is not None, warn_only=bool(wanted))
-
-
-_is_deterministic = torch._C._get_deterministic_algorithms
-_Setting = tuple[Callable[[], Any], Callable[[Any], object]]
-_TABLE: tuple[_Setting, ...] = (
-    (torch.get_default_dtype, torch.set_default_dtype),
-    (torch.get_num_threads, torch.set_num_threads),
-    (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
-    (torch._C._get_mkldnn_deterministic, torch._C._set_mkldnn_deterministic),
-    (torch._C._get_nnpack_enabled, torch._C._set_nnpack_enabled),
-    (_determinism, _set_determinism),
-    (_flushes, torch.set_flush_denormal),
+_WRITERS: tuple[Callable[[Any], object], ...] = (
+    torch.set_default_dtype,
+    torch.set_num_threads,
+    torch._C._set_mkldnn_enabled,
+    torch._C._set_mkldnn_deterministic,
+    torch._C._set_nnpack_enabled,
+    _set_deterministic,
+    torch.set_flush_denormal,
 )
+_CUDNN: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = ()
 if torch.version.cuda:
-    _TABLE += (
+    _CUDNN = (
         (torch._C._get_cudnn_enabled, torch._C._set_cudnn_enabled),
         (torch._C._get_cudnn_benchmark, torch._C._set_cudnn_benchmark),
         (torch._C._get_cudnn_deterministic, torch._C._set_cudnn_deterministic),
     )
-_READERS = tuple(read for read, _ in _TABLE)
+    _WRITERS += tuple(write for _, write in _CUDNN)
 
 
 def settings_in_force() -> Settings:
     """What is set now."""
-    return tuple([read() for read in _READERS])
+    found = (
+        _dtype(),
+        _threads(),
+        _mkldnn(),
+        _mkldnn_deterministic(),
+        _nnpack(),
+        (_deterministic(), _warns_only()),
+        # PyTorch does not tell, but the processor flushes Python's own numbers as well.
+        _DENORMAL * 1.0 == 0.0,
+    )
+    return (*found, *[read() for read, _ in _CUDNN]) if _CUDNN else found
 
 
 def put_in_force(wanted: Settings, now: Settings) -> None:
@@ -66,6 +70,6 @@ def put_in_force(wanted: Settings, now: Settings) -> None:
         wanted: what is to be in force.
         now: what is.
     """
-    for (_, write), value, old in zip(_TABLE, wanted, now, strict=True):
+    for write, value, old in zip(_WRITERS, wanted, now, strict=True):
         if value != old:
             write(value)
