@@ -6,6 +6,7 @@ all that was under way with it, so that is told at once; results that had arrive
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import multiprocessing
@@ -32,6 +33,8 @@ WORKERS_SECONDS = 60
 ASK_SECONDS = 1
 """How often the scheduler is asked for its workers."""
 CLOSE_SECONDS = 5
+# Before Python 3.11 a timeout of asyncio is of another class.
+_UNREACHABLE = (OSError, TimeoutError, asyncio.TimeoutError, RuntimeError)
 _CHATTY = ("distributed", "tornado", "asyncio", "bokeh", "dask")
 
 
@@ -71,7 +74,7 @@ class DaskWorkers(Workers):
             )
             self._quiet()
             self._client.wait_for_workers(1, timeout=WORKERS_SECONDS)
-        except (OSError, TimeoutError, RuntimeError) as error:
+        except _UNREACHABLE as error:
             had = "has no workers" if self._client is not None else "cannot be reached"
             if address == LOCAL:
                 had = "did not start"
@@ -118,7 +121,7 @@ class DaskWorkers(Workers):
             threads = self._client.sync(
                 self._client.scheduler.ncores, callback_timeout=CONNECT_SECONDS
             )
-        except (OSError, TimeoutError, RuntimeError):
+        except _UNREACHABLE:
             return False
         self._threads = sum(threads.values())
         if self._scheduler is None:

@@ -16,10 +16,10 @@ for check in (True, False):
 """
 
 
-def test_a_checked_recording_has_the_same_bytes():
+def test_a_checked_recording_has_the_same_bytes(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM],
-        capture_output=True, text=True, check=True, timeout=120,
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True, text=True, check=True, timeout=120, cwd=tmp_path,
     )  # fmt: skip
     checked, plain = done.stdout.split()
     assert checked == plain

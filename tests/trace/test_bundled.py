@@ -66,12 +66,14 @@ def test_a_recorded_one_says_how_it_was_made(name):
     assert entry.command.endswith(f" --name {name} -o {entry.file}")
 
 
-def test_reading_a_recorded_one_needs_no_torch():
+def test_reading_a_recorded_one_needs_no_torch(tmp_path):
     program = (
         "import sys; sys.modules['torch'] = None; from dtrdiag.trace.catalog import resolve; "
         "print(resolve('moe-8').ops)"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path
+    )
     assert (done.stdout, done.stderr) == (f"{bundled_traces()['moe-8'].ops}\n", "")
 
 
