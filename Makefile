@@ -13,6 +13,9 @@ INPUTS := pyproject.toml setup.py $(wildcard dtrdiag/simulator/csrc/*)
 CORE   := $(VENV)/.core
 DEV    := $(VENV)/.dev
 
+# The tests start Python hundreds of times: what one start has compiled the others take.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test torch test-slow sanitize lint bench docs clean
 .NOTPARALLEL:              # two pip calls in one environment would tread on each other

@@ -208,12 +208,13 @@ class Scores:
         return len(self._values) - 1
 
     def _walk(self, way: int, base: int) -> tuple[set[int], set[int]]:
+        edges, resident = self._edges[way], self._run.resident
         inside: set[int] = set()
         edge: set[int] = set()
         stack = [base]
         while stack:
-            for storage in self._edges[way][stack.pop()]:
-                if storage in self._run.resident:
+            for storage in edges[stack.pop()]:
+                if storage in resident:
                     edge.add(storage)
                 elif storage not in inside:
                     inside.add(storage)
@@ -227,7 +228,7 @@ class Scores:
         if self._is_read(storage):
             region = self._regions[way][storage]
             region.inside, region.edge = self._walk(way, storage)
-            region.sum_ns = sum(self._run.compute[other] for other in region.inside)
+            region.sum_ns = sum(map(self._run.compute.__getitem__, region.inside))
 
     def _absorb(self, region: _Region, storage: int, way: int) -> None:
         own = self._regions[way][storage]

@@ -132,7 +132,7 @@ EXAMPLES: dict[str, Examples] = {
         ),
         (
             "And was each victim the policy's choice?",
-            "dtrdiag verify dtrdiag-demo/works.jsonl --trace gpt2-dropout --scores",
+            "dtrdiag verify run.jsonl --trace resnet-20 --scores",
         ),
     ),
     "graph": (
