@@ -23,6 +23,9 @@ def clear_gradients(step: Step) -> None:
         step.model.zero_grad(set_to_none=True)
     if step.optimizer is not None:
         step.optimizer.zero_grad(set_to_none=True)
+    for tensor in step.inputs:
+        if tensor.is_leaf:
+            tensor.grad = None
 
 
 def warm_up(step: Step, steps: int | None = None) -> int:

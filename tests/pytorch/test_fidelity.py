@@ -27,6 +27,7 @@ def step(plant="none"):
     layers = [layer for _ in range(6) for layer in (nn.Linear(16, 16), nn.Tanh())]
     network, x = nn.Sequential(*layers), torch.ones(64, 16)
     on_real = type(x) is torch.Tensor
+    x.requires_grad_(plant == "wants")
 
     def run():
         global calls
@@ -167,8 +168,9 @@ def test_where_the_first_step_is_another_one_it_is_said_what_to_do(fidelity):
     assert document["points"][0]["bytes"]["allocated"] > 0
 
 
-def test_inputs_that_the_step_writes_are_put_back_before_each_run(fidelity):
-    target = ("planted:step", "--set", "plant=input", "-r", "1", "-r", "0.8", "--repeat", "0")
+@pytest.mark.parametrize("plant", ["input", "wants"])
+def test_inputs_are_put_back_before_each_run(plant, fidelity):
+    target = ("planted:step", "--set", f"plant={plant}", "-r", "1", "-r", "0.8", "--repeat", "0")
     status, document = fidelity(*target)
     assert status == 0
     assert [point["values"]["differing"] for point in document["points"]] == [[], []]

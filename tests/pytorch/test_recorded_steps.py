@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dtrdiag.errors import OutputError
 from dtrdiag.instrumentation import zoo
-from dtrdiag.instrumentation.pytorch import record, remat
+from dtrdiag.instrumentation.pytorch import record, record_step, remat
 from dtrdiag.instrumentation.pytorch.errors import (
     RecordingError,
     UnsupportedOpError,
@@ -341,8 +341,10 @@ def test_a_file_that_is_there_is_refused_before_the_step_runs(tmp_path):
 
 def test_the_page_shows_what_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (shown,) = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    exec(compile(shown, str(PAGE), "exec"), {})  # noqa: S102 - our own docs
+    names = {}
+    for shown in re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(shown, str(PAGE), "exec"), names)  # noqa: S102 - our own docs
+    assert record_step(names["step"]()).trace.ops > 10
     ops, peak = capsys.readouterr().out.split()
     assert int(ops) > 10
     assert int(peak) > 0
