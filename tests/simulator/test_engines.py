@@ -37,6 +37,8 @@ POLICIES = tuple(entry.name for entry in policies() if native.built_in(entry))
 WITH_REGIONS = tuple(name for name in POLICIES if "regions" in find_policy(name).uses)
 BUDGETS = 20
 CHUNKS, EXAMPLES = 8, 250
+LATER = 4
+"""From this chunk on random runs are left to the long tests."""
 
 fixed = settings(
     max_examples=EXAMPLES,
@@ -87,7 +89,10 @@ def by(engine, config):
     return attrs.evolve(config, engine=engine)
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk",
+    [pytest.param(n, marks=[pytest.mark.slow] if n >= LATER else []) for n in range(CHUNKS)],
+)
 def test_random_runs_and_their_logs_are_the_same(native_engine, longer_random_traces, chunk):
     """2,000 traces in all, the same at every call; fresh walks against cached regions besides."""
     seen = []
@@ -132,9 +137,9 @@ def budgets_of(trace):
     return [int(budget) for budget in np.linspace(0.05, 1.0, BUDGETS) * peak_bytes]
 
 
-def assert_same_at(trace, policy, dealloc, budgets):
+def assert_same_at(trace, policy, dealloc, budgets, limit=10):
     for budget_bytes in budgets:
-        config = RunConfig(policy, budget_bytes, dealloc=dealloc)
+        config = RunConfig(policy, budget_bytes, dealloc=dealloc, overhead_limit=limit)
         assert outcome(trace, by("native", config)) == outcome(trace, by("python", config))
 
 
@@ -146,7 +151,8 @@ def test_bundled_traces_at_some_budgets(name, policy):
     budgets = budgets_of(trace)
     for turn, dealloc in enumerate(DEALLOCS):
         # Seven apart, so that tight and generous ones take turns.
-        assert_same_at(trace, policy, dealloc, [budgets[(first + 7 * turn) % BUDGETS]])
+        at = (first + 7 * turn) % BUDGETS
+        assert_same_at(trace, policy, dealloc, [budgets[at]], (10, 1.5, 2)[at % 3])
 
 
 @pytest.mark.slow
@@ -221,11 +227,14 @@ def test_random_ranges_are_exact(longer_random_traces, chunk):
     check()
 
 
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 @pytest.mark.parametrize("dealloc", DEALLOCS)
 @pytest.mark.parametrize("name", BUNDLED)
-def test_bundled_ranges_are_exact(name, dealloc):
+def test_bundled_ranges_are_exact(name, dealloc, part):
+    """A third of the policies each time; every one of them meets every trace."""
     trace = resolve(name)
-    for turn, policy in enumerate(POLICIES):
+    first = (DEALLOCS.index(dealloc) + part) % 3
+    for turn, policy in list(enumerate(POLICIES))[first::3]:
         from_bytes = budgets_of(trace)[4 + turn % 9]
         to_bytes = budgets_of(trace)[-1]
         config = RunConfig(policy, dealloc=dealloc)
@@ -318,7 +327,17 @@ def test_policies_in_python_see_the_same_pool(user_policy, longer_random_traces,
     check()
     assert evictions > 30
     for dealloc in DEALLOCS:
-        assert_same_at(resolve("tree-4"), policy, dealloc, budgets_of(resolve("tree-4"))[8:9])
+        trace = resolve("tree-4")
+        assert_same_at(trace, policy, dealloc, budgets_of(trace)[8:9], 1.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dealloc", DEALLOCS)
+@pytest.mark.parametrize("name", USER)
+def test_policies_in_python_on_a_bundled_trace(user_policy, name, dealloc):
+    uses, function = USER[name]
+    trace = resolve("tree-4")
+    assert_same_at(trace, user_policy(function, uses), dealloc, budgets_of(trace)[8:9])
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def log_sha256(trace, config):
     "record",
     [
         pytest.param(
-            record, marks=[pytest.mark.slow] if index % 4 or takes_long(record, 0.5) else []
+            record, marks=[pytest.mark.slow] if index % 8 or takes_long(record, 0.5) else []
         )
         for index, record in enumerate(SHORT + LONG)
     ],

@@ -173,7 +173,9 @@ def assert_same(trace, config):
     return expected
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, CHUNKS))]
+)
 def test_random_runs_and_their_logs_are_the_same(native_engine, mixed_traces, chunk):
     victims = errors = 0
 
@@ -299,7 +301,7 @@ def test_bundled_traces_without_defects(name, dealloc):
 def test_losers_are_those_of_a_walk_without_the_victim():
     """Where the victim's score of 0 would end the walk, there are losers behind it."""
     behind = 0
-    for number in range(0, 120, 4):
+    for number in range(0, 120, 8):
         trace = dense_trace(number)
         most_bytes = simulate(trace, RunConfig()).end.max_memory_bytes
         config = RunConfig("dtr-local", int(most_bytes * 0.6), candidates=2)
