@@ -1,6 +1,7 @@
 """What tests of the command line share: a way to call it, and two logs to ask about."""
 
 import json
+import os
 
 import attrs
 import pytest
@@ -42,7 +43,11 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def dtrdiag(here, capfd, monkeypatch):
-    """Calls the command line in an empty folder, without public traces."""
+    """Calls the command line in an empty folder, without public traces, on one core.
+
+    Workers, which take longer to start than most runs here, are there where `-j` asks for them.
+    """
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
     monkeypatch.delenv("DTRDIAG_TRACES", raising=False)
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("DTRDIAG_CACHE", str(here.parent / "no-cache"))

@@ -156,7 +156,7 @@ def test_a_log_of_a_file_needs_the_trace(answers, refuses, here):
 
 def test_a_policy_of_a_file(answers, here):
     (here / "mine.py").write_text(POLICIES)
-    run = ["recurrent-16", "-r", "0.7", "--policy-file", "mine.py"]
+    run = ["chain-64", "-r", "0.3", "--policy-file", "mine.py"]
     answers("run", *run, "-o", "run.jsonl")
     ask = ["--tie-break", "first", "--policy-file", "mine.py", "--json"]
     found = answers("whatif", "run.jsonl", *ask).json
