@@ -224,6 +224,7 @@ def test_sums_beyond_64_bits_are_exact(toy_log):
     assert found.cost.total.cost_ns == remats * large
 
 
+@pytest.mark.slow
 def test_the_lstm_at_0_264(public_run):
     """The counts of `goldens`, and those of a plain loop over the log."""
     events = public_run("lstm", "dtr", 0.264, limit=10)

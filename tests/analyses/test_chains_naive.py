@@ -19,7 +19,7 @@ from dtrdiag.log import parquet as reader_module
 from dtrdiag.simulator import RunConfig, simulate
 
 SETTINGS = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

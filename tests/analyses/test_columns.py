@@ -23,7 +23,7 @@ from dtrdiag.simulator import RunConfig, simulate
 FOREIGN = Path(__file__).parents[1] / "data" / "foreign-runtime.jsonl"
 EVENTS = read_events(FOREIGN)
 SETTINGS = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -226,7 +226,7 @@ def check_columns(folder, a, b):
     assert by_columns.divergence == by_events.divergence
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=15)
 @given(data=st.data())
 def test_columns_and_events_give_the_same_answer(data, tmp_path, random_traces):
     runs = data.draw(pairs(random_traces))
@@ -239,7 +239,7 @@ def test_columns_and_events_give_the_same_answer(data, tmp_path, random_traces):
         check_columns(tmp_path, runs[0], runs[0])
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=15)
 @given(data=st.data())
 def test_logs_that_make_no_sense_get_the_same_answer_both_ways(data, tmp_path, random_traces):
     runs = data.draw(pairs(random_traces))

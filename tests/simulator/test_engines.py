@@ -1,6 +1,7 @@
 """The native engine decides as the Python engine does, whatever the trace, and logs it alike."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice, pairwise
 
 import attrs
@@ -37,8 +38,7 @@ POLICIES = tuple(entry.name for entry in policies() if native.built_in(entry))
 WITH_REGIONS = tuple(name for name in POLICIES if "regions" in find_policy(name).uses)
 BUDGETS = 20
 CHUNKS, EXAMPLES = 8, 250
-LATER = 4
-"""From this chunk on random runs are left to the long tests."""
+later = partial(pytest.param, marks=pytest.mark.slow)
 
 fixed = settings(
     max_examples=EXAMPLES,
@@ -89,10 +89,7 @@ def by(engine, config):
     return attrs.evolve(config, engine=engine)
 
 
-@pytest.mark.parametrize(
-    "chunk",
-    [pytest.param(n, marks=[pytest.mark.slow] if n >= LATER else []) for n in range(CHUNKS)],
-)
+@pytest.mark.parametrize("chunk", [*range(4), *map(later, range(4, CHUNKS))])
 def test_random_runs_and_their_logs_are_the_same(native_engine, longer_random_traces, chunk):
     """2,000 traces in all, the same at every call; fresh walks against cached regions besides."""
     seen = []
@@ -227,7 +224,7 @@ def test_random_ranges_are_exact(longer_random_traces, chunk):
     check()
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
+@pytest.mark.parametrize("part", [0, later(1), later(2)])
 @pytest.mark.parametrize("dealloc", DEALLOCS)
 @pytest.mark.parametrize("name", BUNDLED)
 def test_bundled_ranges_are_exact(name, dealloc, part):
@@ -306,8 +303,9 @@ def user_policy():
         unregister(name)
 
 
+@pytest.mark.parametrize("limit", [1.5, later(10)])
 @pytest.mark.parametrize("name", USER)
-def test_policies_in_python_see_the_same_pool(user_policy, longer_random_traces, name):
+def test_policies_in_python_see_the_same_pool(user_policy, longer_random_traces, name, limit):
     uses, function = USER[name]
     policy = user_policy(function, uses)
     evictions = 0
@@ -326,18 +324,9 @@ def test_policies_in_python_see_the_same_pool(user_policy, longer_random_traces,
 
     check()
     assert evictions > 30
-    for dealloc in DEALLOCS:
-        trace = resolve("tree-4")
-        assert_same_at(trace, policy, dealloc, budgets_of(trace)[8:9], 1.5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dealloc", DEALLOCS)
-@pytest.mark.parametrize("name", USER)
-def test_policies_in_python_on_a_bundled_trace(user_policy, name, dealloc):
-    uses, function = USER[name]
     trace = resolve("tree-4")
-    assert_same_at(trace, user_policy(function, uses), dealloc, budgets_of(trace)[8:9])
+    for dealloc in DEALLOCS:
+        assert_same_at(trace, policy, dealloc, budgets_of(trace)[8:9], limit)
 
 
 @pytest.mark.parametrize(
@@ -394,16 +383,6 @@ def test_too_large_figures_go_to_the_python_engine(beyond_64_bits):
     for run in (simulate, lambda trace, rules: next(runs_between(trace, rules, 700, 800))):
         with pytest.raises(UsageError, match=r"^the native engine cannot take this run: .*2\*\*60"):
             run(beyond_64_bits, by("native", config))
-
-
-def test_without_the_module_the_python_engine_serves(chain_of, monkeypatch):
-    monkeypatch.setattr(native, "_native", None)
-    assert not native.available()
-    trace = chain_of(8)
-    assert simulate(trace, RunConfig("dtr", 35)).engine == "python"
-    assert next(runs_between(trace, RunConfig("dtr"), 35, 40)).engine == "python"
-    with pytest.raises(UsageError, match="not built in this installation"):
-        simulate(trace, RunConfig("dtr", 35, engine="native"))
 
 
 def test_a_thread_can_work_while_the_engine_runs_elsewhere(chain_of):

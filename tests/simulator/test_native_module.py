@@ -1,9 +1,10 @@
-"""What the compiled module refuses, and that its walks end where 64 bits do."""
+"""What the compiled module refuses, that its walks end where 64 bits do, and life without it."""
 
 import numpy as np
 import pytest
 
-from dtrdiag.simulator import RunConfig, native, runs_between
+from dtrdiag.errors import UsageError
+from dtrdiag.simulator import RunConfig, native, runs_between, simulate
 from dtrdiag.trace.catalog import resolve
 
 pytestmark = pytest.mark.usefixtures("native_engine")
@@ -61,3 +62,13 @@ def test_columns_of_two_dimensions_are_refused(native_engine):
     for function in (native_engine.rounded, native_engine.ordered):
         with pytest.raises(ValueError, match="columns differ in length"):
             function(square, square, square)
+
+
+def test_without_the_module_the_python_engine_serves(chain_of, monkeypatch):
+    monkeypatch.setattr(native, "_native", None)
+    assert not native.available()
+    trace = chain_of(8)
+    assert simulate(trace, RunConfig("dtr", 35)).engine == "python"
+    assert next(runs_between(trace, RunConfig("dtr"), 35, 40)).engine == "python"
+    with pytest.raises(UsageError, match="not built in this installation"):
+        simulate(trace, RunConfig("dtr", 35, engine="native"))
