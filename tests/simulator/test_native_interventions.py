@@ -173,7 +173,9 @@ def assert_same(trace, config):
     return expected
 
 
-@pytest.mark.parametrize("chunk", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
+@pytest.mark.parametrize(
+    "chunk", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))]
+)
 def test_random_runs_and_their_logs_are_the_same(native_engine, mixed_traces, chunk):
     victims = errors = 0
 
