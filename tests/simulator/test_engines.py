@@ -91,7 +91,7 @@ def by(engine, config):
 
 @pytest.mark.parametrize("chunk", [*range(4), *map(later, range(4, CHUNKS))])
 def test_random_runs_and_their_logs_are_the_same(native_engine, longer_random_traces, chunk):
-    """2,000 traces in all, the same at every call; fresh walks against cached regions besides."""
+    """1,000 traces, the same at every call, 2,000 with the long tests; fresh walks besides."""
     seen = []
 
     @seed(chunk)

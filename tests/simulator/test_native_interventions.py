@@ -39,6 +39,7 @@ POLICIES = tuple(entry.name for entry in policies() if native.built_in(entry))
 WITH_REGIONS = tuple(name for name in POLICIES if "regions" in find_policy(name).uses)
 DECISIONS = (Compute, Rematerialise, Evict)
 EXAMPLES = 120
+LATER = [pytest.param(chunk, marks=pytest.mark.slow) for chunk in (2, 3)]
 
 fixed = settings(
     max_examples=EXAMPLES,
@@ -173,9 +174,7 @@ def assert_same(trace, config):
     return expected
 
 
-@pytest.mark.parametrize(
-    "chunk", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))]
-)
+@pytest.mark.parametrize("chunk", [0, 1, *LATER])
 def test_random_runs_and_their_logs_are_the_same(native_engine, mixed_traces, chunk):
     victims = errors = 0
 
