@@ -314,8 +314,7 @@ def plan_of(
     cost_ns = costs.cost_ns(func, args, kwargs, results, moved) if computes else 0
     return Plan(
         facts.name,
-        given.views,
-        given.storages,
+        *(given.views, given.storages),
         outputs=tuple(outputs),
         fresh_bytes=tuple(fresh_bytes),
         writes=writes,
