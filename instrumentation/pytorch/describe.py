@@ -313,8 +313,7 @@ def plan_of(
     moved = _moved_bytes(given, results, outputs) if computes else 0
     cost_ns = costs.cost_ns(func, args, kwargs, results, moved) if computes else 0
     return Plan(
-        facts.name,
-        *(given.views, given.storages),
+        facts.name, given.views, given.storages,
         outputs=tuple(outputs),
         fresh_bytes=tuple(fresh_bytes),
         writes=writes,
@@ -322,7 +321,7 @@ def plan_of(
         reads_value=facts.reads_value,
         cost_ns=cost_ns,
         mask=None if facts.mask is None else mask_of(facts.mask, args, kwargs),
-    )
+    )  # fmt: skip
 
 
 def _refuse_told_wrong(name: str, tensors: Sequence[Any]) -> None:
