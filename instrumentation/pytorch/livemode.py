@@ -224,6 +224,7 @@ class LiveMode(OwnMode):
         known = self.constants.get(storage_id(tensor))
         if known is not None:
             if id(tensor) not in self._seen:
+                _refuse_subclass(tensor)
                 self._keep(tensor)
             return known[0]
         check_memory(tensor)

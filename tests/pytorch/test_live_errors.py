@@ -78,6 +78,7 @@ UNSUPPORTED = {
     "data of a parameter, used": lambda model: (assigned(model), model(INPUTS)),
     "compiled code": lambda model: torch.compile(lambda x: x + 1, backend="eager")(model(INPUTS)),
     "a class of tensors": lambda model: model(INPUTS.as_subclass(Tagged)),
+    "a class on known bytes": lambda model: (model(INPUTS), model(INPUTS.as_subclass(Tagged))),
     "an operator that fake tensors do not have": lambda model: untold(model(INPUTS)),
     "a recurrent layer of mkldnn": lambda model: nn.LSTM(8, 8)(model(INPUTS)),
 }

@@ -16,6 +16,7 @@ from dtrdiag.instrumentation.pytorch.logsink import recording_of
 from dtrdiag.instrumentation.zoo import make
 from dtrdiag.simulator import RunConfig, baseline_peak_bytes, simulate
 
+from .livenet import Square
 from .ownsteps import FLOAT, calls, lines, network, recorded, released, step_of
 
 # --- the same bytes ---------------------------------------------------------------------------
@@ -44,17 +45,6 @@ def twice_differentiated(model, x):
     x = x.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
     gradient.pow(2).sum().backward()
-
-
-class Square(torch.autograd.Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(context, x):
-        context.save_for_backward(x)
-        return x * x
-
-    @staticmethod
-    def backward(context, gradient):
-        return 2 * gradient * context.saved_tensors[0]
 
 
 def conjugated(model, x):
